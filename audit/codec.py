@@ -1,0 +1,298 @@
+"""Dataclasses of ``audit.schema`` to JSON and back, stable case keys, and signatures for people.
+
+The decoder builds only the classes named here from plain JSON: a run file from a stranger can be wrong, never code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import types
+import typing
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from audit.errors import AuditError
+from audit.schema import Arg, Named, Phase, TensorSpec
+
+T = TypeVar("T")
+
+
+class DecodeError(AuditError):
+    """A file's content does not have the expected form."""
+
+    exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "malformed-record")
+
+
+# --- arguments: a tagged union, one letter per tag --------------------------------------------------------------
+
+
+def arg_to_json(arg: Arg) -> Any:
+    """JSON for one argument; floats that JSON cannot hold, complex and torch constants become tagged objects."""
+    if arg is None or isinstance(arg, (bool, int, str)):
+        return arg
+    if isinstance(arg, float):
+        return arg if math.isfinite(arg) else {"float": repr(arg)}
+    if isinstance(arg, complex):
+        return {"complex": [arg_to_json(arg.real), arg_to_json(arg.imag)]}
+    if isinstance(arg, TensorSpec):
+        return {"tensor": _spec_to_json(arg)}
+    if isinstance(arg, Named):
+        return {arg.kind: arg.name}
+    return [arg_to_json(item) for item in arg]
+
+
+def _spec_to_json(spec: TensorSpec) -> dict[str, Any]:
+    return {
+        f.name: list(value) if isinstance(value, tuple) else value
+        for f in dataclasses.fields(spec)
+        if (value := getattr(spec, f.name)) != f.default
+    }
+
+
+def arg_from_json(value: Any) -> Arg:
+    """The inverse of ``arg_to_json``. Raises DecodeError on anything else."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, list):
+        return tuple(arg_from_json(item) for item in value)
+    if isinstance(value, dict) and len(value) == 1:
+        [(tag, content)] = value.items()
+        if tag == "tensor":
+            return decode(TensorSpec, content)
+        if tag == "float" and content in ("inf", "-inf", "nan"):
+            return float(content)
+        if tag == "complex" and isinstance(content, list) and len(content) == 2:
+            real, imag = (arg_from_json(part) for part in content)
+            if isinstance(real, (int, float)) and isinstance(imag, (int, float)):
+                return complex(real, imag)
+        if tag in ("dtype", "layout", "device", "memory_format", "generator") and isinstance(content, str):
+            return Named(tag, content)  # type: ignore[arg-type]  # narrowed by the test above
+    raise DecodeError(f"expected an op argument, got {json.dumps(value)[:80]}")
+
+
+def case_key(
+    op: str,
+    args: tuple[Arg, ...],
+    kwargs: tuple[tuple[str, Arg], ...],
+    phase: Phase,
+    grads: tuple[TensorSpec | None, ...] | None,
+) -> str:
+    """A name for the case that is the same on every machine and torch version: ``addmm-`` and 12 hex digits."""
+    identity = [
+        op,
+        [arg_to_json(arg) for arg in args],
+        [[name, arg_to_json(arg)] for name, arg in kwargs],
+        phase,
+        None if grads is None else [arg_to_json(grad) for grad in grads],
+    ]
+    digest = hashlib.sha256(json.dumps(identity, separators=(",", ":"), sort_keys=True).encode()).hexdigest()
+    base = op.split("::")[-1].split(".")[0]
+    safe = "".join(c if c.isalnum() or c == "_" else "_" for c in base)[:60]
+    return f"{safe}-{digest[:12]}"
+
+
+def tensors_of(
+    args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...], grads: tuple[TensorSpec | None, ...] | None = None
+) -> list[TensorSpec]:
+    """The tensors of a call in the order that ``Case.values`` numbers them."""
+    found: list[TensorSpec] = []
+
+    def walk(arg: Arg) -> None:
+        if isinstance(arg, TensorSpec):
+            found.append(arg)
+        elif isinstance(arg, tuple):
+            for item in arg:
+                walk(item)
+
+    for arg in args:
+        walk(arg)
+    for _, arg in kwargs:
+        walk(arg)
+    for grad in grads or ():
+        walk(grad)
+    return found
+
+
+_SHORT_DTYPES = {
+    "float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",
+    "int16": "i16", "int8": "i8", "uint8": "u8", "bool": "b8", "complex64": "c64", "complex128": "c128",
+}  # fmt: skip
+
+
+def contiguous_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Row-major strides in elements, as torch computes them (a size of 0 counts as 1)."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(sizes):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def signature_text(
+    args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...], grads: tuple[TensorSpec | None, ...] | None = None
+) -> str:
+    """One line for people: ``bf16[8, 16], bf16[16, 4] strides (1, 16), alpha=1``."""
+    parts = [_arg_text(arg) for arg in args] + [f"{name}={_arg_text(arg)}" for name, arg in kwargs]
+    if grads is not None:
+        parts.append(f"with backward({', '.join(_arg_text(grad) for grad in grads)})")
+    return ", ".join(parts)
+
+
+def _arg_text(arg: Arg) -> str:
+    if isinstance(arg, TensorSpec):
+        text = f"{_SHORT_DTYPES.get(arg.dtype, arg.dtype)}[{', '.join(map(str, arg.sizes))}]"
+        if arg.strides != contiguous_strides(arg.sizes) and 0 not in arg.sizes:
+            text += f" strides ({', '.join(map(str, arg.strides))})"
+        if arg.offset:
+            text += f" offset {arg.offset}"
+        return text
+    if isinstance(arg, Named):
+        return arg.name
+    if isinstance(arg, tuple):
+        return f"[{', '.join(_arg_text(item) for item in arg)}]"
+    return repr(arg)
+
+
+# --- dataclass <-> JSON ----------------------------------------------------------------------------------------
+
+
+def encode(value: Any) -> Any:
+    """JSON for a schema dataclass; fields at their default are left out, non-finite floats become strings."""
+    if isinstance(value, (TensorSpec, Named)):
+        return arg_to_json(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            f.name: [arg_to_json(item) for item in item_value]
+            if (cls := type(value).__name__) == "Case" and f.name == "args"
+            else [[name, arg_to_json(item)] for name, item in item_value]
+            if cls == "Case" and f.name == "kwargs"
+            else encode(item_value)
+            for f in dataclasses.fields(value)
+            if not _is_default(f, item_value := getattr(value, f.name))
+        }
+    if isinstance(value, Mapping):
+        return {str(key): encode(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [encode(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(encode(item) for item in value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    return value
+
+
+def _is_default(f: dataclasses.Field[Any], value: Any) -> bool:
+    if f.name == "format_version":
+        return False  # the version must stand in the file even while it is the default
+    if f.default is not dataclasses.MISSING:
+        return bool(value == f.default) and type(value) is type(f.default)
+    if f.default_factory is not dataclasses.MISSING:
+        return bool(value == f.default_factory())
+    return False
+
+
+def decode(cls: type[T], value: Any) -> T:
+    """Builds ``cls`` from JSON. Unknown fields are ignored (a newer minor writer), missing ones and wrong types raise."""
+    if not isinstance(value, dict):
+        raise DecodeError(f"expected an object for {cls.__name__}, got {type(value).__name__}")
+    hints = _hints(cls)
+    arguments: dict[str, Any] = {}
+    for f in dataclasses.fields(cls):  # type: ignore[arg-type]  # callers pass dataclasses
+        if f.name in value:
+            arguments[f.name] = _decode_field(cls, f.name, hints[f.name], value[f.name])
+        elif f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
+            raise DecodeError(f"{cls.__name__} lacks the field {f.name!r}")
+    return cls(**arguments)
+
+
+@lru_cache(maxsize=None)
+def _hints(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def _decode_field(cls: type, name: str, hint: Any, value: Any) -> Any:
+    if cls.__name__ == "Case" and name == "args":
+        return tuple(arg_from_json(item) for item in _as_list(value))
+    if cls.__name__ == "Case" and name == "kwargs":
+        return tuple(_decode_kwarg(item) for item in _as_list(value))
+    try:
+        return _decode_as(hint, value)
+    except DecodeError:
+        raise
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DecodeError(f"{cls.__name__}.{name}: {error}") from error
+
+
+def _decode_kwarg(item: Any) -> tuple[str, Arg]:
+    if not (isinstance(item, list) and len(item) == 2 and isinstance(item[0], str)):
+        raise DecodeError(f"expected [name, argument], got {json.dumps(item)[:80]}")
+    return item[0], arg_from_json(item[1])
+
+
+def _as_list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise DecodeError(f"expected a list, got {type(value).__name__}")
+    return value
+
+
+def _decode_as(hint: Any, value: Any) -> Any:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _decode_union(inner, value)
+    if origin is typing.Literal:
+        if value not in inner:
+            raise DecodeError(f"expected one of {', '.join(map(str, inner))}, got {value!r}")
+        return value
+    if origin is tuple:
+        items = _as_list(value)
+        if len(inner) == 2 and inner[1] is Ellipsis:
+            return tuple(_decode_as(inner[0], item) for item in items)
+        if len(items) != len(inner):
+            raise DecodeError(f"expected {len(inner)} items, got {len(items)}")
+        return tuple(_decode_as(part, item) for part, item in zip(inner, items, strict=True))
+    if origin is frozenset:
+        return frozenset(_decode_as(inner[0], item) for item in _as_list(value))
+    if origin in (dict, Mapping):
+        if not isinstance(value, dict):
+            raise DecodeError(f"expected an object, got {type(value).__name__}")
+        return {int(key) if inner[0] is int else key: _decode_as(inner[1], item) for key, item in value.items()}
+    if hint is TensorSpec and isinstance(value, dict) and set(value) == {"tensor"}:
+        return decode(TensorSpec, value["tensor"])
+    if dataclasses.is_dataclass(hint):
+        return decode(hint, value)  # type: ignore[arg-type]  # is_dataclass admits instances, hints are types
+    return _decode_plain(hint, value)
+
+
+def _decode_union(inner: tuple[Any, ...], value: Any) -> Any:
+    if value is None and types.NoneType in inner:
+        return None
+    options = [part for part in inner if part is not types.NoneType]
+    for part in options:
+        if part in (bool, int, str) and type(value) is part:
+            return value
+    error: DecodeError | None = None
+    for part in options:
+        try:
+            return _decode_as(part, value)
+        except DecodeError as caught:
+            error = caught
+    raise error or DecodeError(f"unexpected {value!r}")
+
+
+def _decode_plain(hint: Any, value: Any) -> Any:
+    if hint is float:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+        if value in ("inf", "-inf", "nan"):
+            return float(value)
+    elif hint in (bool, int, str) and type(value) is hint:
+        return value
+    raise DecodeError(f"expected {getattr(hint, '__name__', hint)}, got {json.dumps(value)[:80]}")

@@ -1,0 +1,1 @@
+"""Evidence gathered beside the op."""

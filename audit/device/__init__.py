@@ -1,0 +1,1 @@
+"""Where cases are replayed: HIP and CUDA through one code path, the simulated device, the CPU reference."""

@@ -1,0 +1,1 @@
+"""Data with sources: GPUs, kernel names, signals, arch lists, known issues."""

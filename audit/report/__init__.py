@@ -1,0 +1,1 @@
+"""Judged runs to pages and files."""

@@ -1,0 +1,1 @@
+"""Measurements to findings: pure functions, no torch."""

@@ -1,0 +1,424 @@
+"""The values that cross a module border: cases, measurements, verdicts. Data only: no torch, no behaviour.
+
+Direction of travel: trace -> ``Case`` -> replay -> ``Measurement`` -> rules -> ``Finding``/``Verdict`` -> report.
+Sizes are in elements, strides in elements, ``_bytes`` in bytes, ``_us`` in microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+FORMAT_VERSION = 1
+
+Phase: TypeAlias = Literal["forward", "backward", "optimizer"]
+Status: TypeAlias = Literal["supported", "slow", "falling_back", "divergent", "unsupported", "inconclusive"]
+Evidence: TypeAlias = Literal["measured", "stand-in", "simulated", "predicted"]
+Backend: TypeAlias = Literal["hip", "cuda", "sim", "cpu", "none"]
+
+#: Best to worst. ``inconclusive`` stands apart: it is about the audit, and any device finding outranks it.
+DEVICE_STATUSES: tuple[Status, ...] = ("supported", "slow", "falling_back", "divergent", "unsupported")
+STATUSES: tuple[Status, ...] = (*DEVICE_STATUSES, "inconclusive")
+EVIDENCE_BY_BACKEND: Mapping[Backend, Evidence] = {
+    "hip": "measured",
+    "cuda": "stand-in",
+    "sim": "simulated",
+    "cpu": "simulated",
+    "none": "predicted",
+}
+
+# --- what was called -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """One tensor argument as the op saw it; identity only, its values are in ``Case.values``.
+
+    ``sizes``, ``strides`` and ``offset`` are in elements; ``extent`` is the length of its storage in elements of
+    ``dtype``. Tensors of one call with the same ``storage`` number share memory. ``host`` marks a 0-dim CPU tensor
+    that stood beside device tensors and stays on the CPU in the replay. ``layout`` other than ``strided`` is listed
+    as not replayable by the tracer.
+    """
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    offset: int = 0
+    extent: int = 0
+    storage: int = 0
+    layout: str = "strided"
+    requires_grad: bool = False
+    host: bool = False
+    conj: bool = False
+    neg: bool = False
+
+
+@dataclass(frozen=True)
+class Named:
+    """A torch constant given by name: ``Named("dtype", "bfloat16")``, ``Named("memory_format", "channels_last")``.
+
+    ``device`` is ``"device"`` (wherever the op runs) or ``"cpu"``; ``generator`` is the device it lives on.
+    """
+
+    kind: Literal["dtype", "layout", "device", "memory_format", "generator"]
+    name: str
+
+
+Arg: TypeAlias = "None | bool | int | float | complex | str | TensorSpec | Named | tuple[Arg, ...]"
+
+
+@dataclass(frozen=True)
+class Values:
+    """What is known of one tensor argument's values, over the calls that were sampled (1, 2, 4, 8, ...).
+
+    ``stored`` is true when the exact values of one call are in the opset's value file under ``<key>/<position>``;
+    otherwise inputs are synthesised from the statistics, which are over finite elements. ``minimum`` and ``maximum``
+    of integers are exact. Fractions are of all elements.
+    """
+
+    stored: bool = False
+    n_sampled: int = 0
+    minimum: float | int | None = None
+    maximum: float | int | None = None
+    mean: float | None = None
+    std: float | None = None
+    n_nan: int = 0
+    n_posinf: int = 0
+    n_neginf: int = 0
+    zero_fraction: float = 0.0
+    subnormal_fraction: float = 0.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One distinct call: every call with the same op, arguments and phase folds into it.
+
+    ``op`` is the qualified overload, ``aten::addmm.default``. ``grads`` is set on composites that ran under autograd:
+    one entry per output, the gradient that arrived for it (or None), so that the replay runs forward and backward.
+    ``values`` goes by position: tensors numbered in order of appearance over args, then kwargs, then grads.
+    ``n_sampled_calls`` says on how many of the ``n_calls`` the values were looked at.
+    """
+
+    key: str
+    op: str
+    args: tuple[Arg, ...]
+    kwargs: tuple[tuple[str, Arg], ...] = ()
+    phase: Phase = "forward"
+    grads: tuple[TensorSpec | None, ...] | None = None
+    n_calls: int = 1
+    modules: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    values: Mapping[int, Values] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class NotAudited:
+    """Something the program did that has no case, and why: compiled regions, sparse arguments, Triton launches."""
+
+    what: str
+    reason: str
+    n_calls: int = 1
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the cases came from. ``kind``: script, module, file, context, audit, opset. ``error``: how it ended early."""
+
+    kind: str
+    name: str
+    mode: str | None = None
+    n_steps: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a program executed. ``n_recorded`` counts calls: sum of ``n_calls`` over cases and not-audited ops."""
+
+    source: Source
+    environment: Mapping[str, str]
+    cases: tuple[Case, ...]
+    not_audited: tuple[NotAudited, ...] = ()
+    n_recorded: int = 0
+    notes: tuple[str, ...] = ()
+
+
+# --- what happened ---------------------------------------------------------------------------------------------
+
+OutcomeKind: TypeAlias = Literal["ok", "raised", "crashed", "hung", "out_of_memory", "not_run"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one side (device or reference) took the case.
+
+    ``not_run`` carries the reason in ``message``. ``missing_kernel`` is a NotImplementedError for want of a kernel.
+    ``confirmed``: a crash or hang seen again alone in a fresh child after a canary op passed there (None: not tried).
+    ``stage`` of a hang is ``first call`` or ``steady``, its limit in ``limit_s``.
+    """
+
+    kind: OutcomeKind
+    error_type: str = ""
+    message: str = ""
+    missing_kernel: bool = False
+    device_error: bool = False
+    signal: int | None = None
+    exit_code: int | None = None
+    stage: str = ""
+    limit_s: float | None = None
+    confirmed: bool | None = None
+    stderr: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TensorFact:
+    """Shape, stride (elements) and dtype of an output."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+
+
+Standard: TypeAlias = Literal["exact", "numeric", "metadata"]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One output (or mutated argument, or gradient) of the device against the reference.
+
+    ``standard``: ``exact`` compares bit patterns with the same-dtype CPU run; ``numeric`` compares with the
+    ``reference`` (``fp64``: the CPU in double precision; ``same-dtype``: the CPU in the case's own dtype, where there
+    is no fp64 form); ``metadata`` compares shape, dtype and stride only, ``why`` says why.
+
+    Error ratio of an element: |actual - reference| / floor, floor = noise + eps(dtype) * |reference|. ``noise`` is the
+    larger of the same-dtype CPU run's own worst error and the worst change of the fp64 result when each input is moved
+    by one rounding step. ``ratio_counts[i]`` counts elements with ratio > 2**i, so any power-of-two threshold can be
+    judged later. Errors are over elements finite on both sides; NaN and Inf masks are counted apart.
+    """
+
+    name: str
+    standard: Standard
+    expected: TensorFact | None
+    actual: TensorFact | None
+    why: str = ""
+    reference: str = ""
+    n_elements: int = 0
+    n_different: int = 0
+    n_nan_mismatch: int = 0
+    n_inf_mismatch: int = 0
+    max_abs_error: float = 0.0
+    rms_error: float = 0.0
+    cpu_max_abs_error: float = 0.0
+    cpu_rms_error: float = 0.0
+    noise: float = 0.0
+    eps: float = 0.0
+    worst_ratio: float = 0.0
+    ratio_counts: tuple[int, ...] = ()
+    worst_index: tuple[int, ...] = ()
+    worst_actual: str = ""
+    worst_expected: str = ""
+    n_unwritten: int = 0
+    first_unwritten: tuple[int, ...] = ()
+    n_not_repeated: int = 0
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel that ran inside the case; ``us`` is its device time summed over ``count`` launches."""
+
+    name: str
+    us: float
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Host-device traffic inside the case: ``DtoH``, ``HtoD``; bytes summed over ``count`` copies."""
+
+    direction: Literal["DtoH", "HtoD"]
+    nbytes: int
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Path:
+    """The path the op took, as seen beside it. ``observed``: an observer ran; ``complete``: its self-test passed.
+
+    ``chosen_ops`` are qualified ops that ran inside (``aten::_scaled_dot_product_flash_attention.default``).
+    """
+
+    observed: bool = False
+    complete: bool = False
+    chosen_ops: tuple[str, ...] = ()
+    kernels: tuple[Kernel, ...] = ()
+    copies: tuple[Copy, ...] = ()
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Median of ``n`` timed runs and its inter-quartile range; ``first_us`` is the first call in its process."""
+
+    median_us: float
+    iqr_us: float
+    n: int
+    first_us: float | None = None
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """All that was seen when one case was replayed. No opinion.
+
+    ``n_damaged_inputs``: operands whose bytes on the device differed after the copy; ``guards_broken``: operands whose
+    guard band was written; ``canary``: whether a known op still gave its answer afterwards.
+    ``operand_bytes``: bytes of the tensor arguments, the yardstick for host copies. ``peak_bytes``: device memory.
+    """
+
+    key: str
+    reference: Outcome
+    device: Outcome
+    comparisons: tuple[Comparison, ...] = ()
+    path: Path = Path()
+    device_time: Timing | None = None
+    reference_time: Timing | None = None
+    n_damaged_inputs: int = 0
+    guards_broken: tuple[str, ...] = ()
+    canary: Literal["passed", "failed", "not run"] = "not run"
+    operand_bytes: int = 0
+    peak_bytes: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+# --- a run -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """The device replayed on. ``arch`` is ``gfx942`` (from gcnArchName, before the colon), ``sm_90``, ``sim`` ..."""
+
+    backend: Backend
+    name: str
+    arch: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PreflightCheck:
+    """One thing looked at before any case: ``ok``, ``warning`` or ``failed``, with a sentence and a remedy."""
+
+    name: str
+    result: Literal["ok", "warning", "failed"]
+    message: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class RunHeader:
+    """First line of a run file. ``n_cases`` cases follow it; ``settings`` are the options that steer the replay."""
+
+    evidence: Evidence
+    source: Source
+    device: DeviceInfo
+    environment: Mapping[str, str]
+    settings: Mapping[str, str]
+    created: str
+    audit_version: str
+    n_cases: int
+    n_recorded: int
+    not_audited: tuple[NotAudited, ...] = ()
+    preflight: tuple[PreflightCheck, ...] = ()
+    notes: tuple[str, ...] = ()
+    format_version: int = FORMAT_VERSION
+
+
+@dataclass(frozen=True)
+class Started:
+    """Written and fsynced before the device is touched for ``key``."""
+
+    key: str
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """Written when the audit ended by itself. ``complete`` false: budget spent or device lost, in ``reason``."""
+
+    complete: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run file, read. A case with neither measurement nor start was left out (budget, device lost, killed)."""
+
+    header: RunHeader
+    cases: tuple[Case, ...]
+    measurements: Mapping[str, Measurement]
+    started: frozenset[str] = frozenset()
+    end: RunEnd | None = None
+    warnings: tuple[str, ...] = ()
+
+
+# --- verdicts --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Known:
+    """A documented hardware behaviour or public issue that explains a finding."""
+
+    title: str
+    link: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One rule's statement about one case. ``code`` is permanent: SUP1xx NUM2xx FBK3xx SPD4xx INC9xx.
+
+    A finding with status ``supported`` is a note: shown, and of no weight in the verdict.
+    """
+
+    code: str
+    status: Status
+    message: str
+    data: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
+    known: Known | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A case with its findings; ``status`` is the worst finding about the device, else inconclusive, else supported."""
+
+    key: str
+    op: str
+    status: Status
+    n_calls: int
+    phase: Phase
+    modules: tuple[str, ...]
+    sources: tuple[str, ...]
+    signature: str
+    findings: tuple[Finding, ...]
+    device_us: float | None = None
+    reference_us: float | None = None
+    library: str | None = None
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Totals by status for one denominator. ``unit``: cases, ops, calls, device_time (microseconds)."""
+
+    unit: str
+    total: float
+    by_status: Mapping[Status, float]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A judged run: what every reporter, gate and dashboard reads. ``headline`` is the verdict in one sentence."""
+
+    run: Run
+    verdicts: tuple[Verdict, ...]
+    coverage: tuple[Coverage, ...]
+    headline: str
+    root_causes: tuple[Finding, ...] = ()
+    thresholds: tuple[tuple[str, str, str], ...] = ()
