@@ -1,0 +1,98 @@
+"""Composites that choose their kernel by device, caught whole before they choose.
+
+Below autograd a tracer sees what the *tracing* machine picked (``_scaled_dot_product_flash_attention_for_cpu``), not
+what a HIP device would. So these ops get a Python kernel on the autograd keys, which hands the call to the recorder
+and goes on with the C++ composite kernel. ``op.decompose`` is not used: 39 overloads have Python decompositions that
+change bits (LSTM and GRU by 1e-6, torch 2.13).
+
+The kernel is not called under ``inference_mode``; there the composite itself arrives at the dispatch mode.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._C import DispatchKey
+
+#: Ops without a kernel of their own, whose C++ composite picks a kernel by device; missing overloads of older torch
+#: versions are passed over.
+COMPOSITES: tuple[str, ...] = (
+    "scaled_dot_product_attention",
+    "batch_norm",
+    "lstm.input",
+    "lstm.data",
+    "gru.input",
+    "gru.data",
+    "rnn_tanh.input",
+    "rnn_tanh.data",
+    "rnn_relu.input",
+    "rnn_relu.data",
+    "lstm_cell",
+    "gru_cell",
+    "ctc_loss.IntList",
+    "ctc_loss.Tensor",
+    "dropout",  # native_dropout on a GPU, bernoulli_ and div_ on the CPU
+    "rms_norm",  # _fused_rms_norm on a GPU, pow, mean and mul on the CPU
+    "grid_sampler",  # cudnn_grid_sampler on some GPUs
+)
+
+#: Ops that exist for one vendor or for the CPU alone: in a trace that is to be replayed elsewhere they mean that a
+#: composite was missed.
+_VENDOR_OP = re.compile(r"^aten::(_?cudnn_|_?mkldnn_|miopen_|mps_|_mps_|_cslt_|.*_for_cpu(\.|_))")
+
+Interceptor = Callable[[torch._ops.OpOverload, tuple[Any, ...], dict[str, Any]], Any]
+
+
+def find_overload(name: str) -> torch._ops.OpOverload | None:
+    """``lstm.input`` to the op overload of this torch, None where it has none."""
+    base, _, overload = name.partition(".")
+    packet = getattr(torch.ops.aten, base, None)
+    return getattr(packet, overload or "default", None) if packet is not None else None
+
+
+def is_vendor_op(qualified: str) -> bool:
+    """Whether ``aten::cudnn_batch_norm.default`` and the like: an op that only one device has."""
+    return _VENDOR_OP.match(qualified) is not None
+
+
+def run_composite(op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The C++ composite kernel of ``op``."""
+    return op._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+
+
+def is_composite(op: torch._ops.OpOverload) -> bool:
+    """Whether the op is only a composition of others (CompositeImplicitAutograd)."""
+    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
+
+
+class CompositeKernels:
+    """The Python kernels, registered from ``install`` to ``remove``; ``intercept`` gets every call of a composite."""
+
+    def __init__(self, intercept: Interceptor) -> None:
+        self._intercept = intercept
+        self._library: torch.library.Library | None = None
+        self.overloads: frozenset[torch._ops.OpOverload] = frozenset(
+            op for name in COMPOSITES if (op := find_overload(name)) is not None and is_composite(op)
+        )
+
+    def install(self) -> None:
+        self._library = torch.library.Library("aten", "IMPL")
+        for op in self.overloads:
+            for key in ("AutogradCPU", "AutogradCUDA"):
+                self._library.impl(op.name().removeprefix("aten::"), self._kernel(op), key)
+
+    def remove(self) -> None:
+        if self._library is not None:
+            self._library._destroy()
+            self._library = None
+
+    def _kernel(self, op: torch._ops.OpOverload) -> Callable[..., Any]:
+        intercept = self._intercept
+
+        def kernel(*args: Any, **kwargs: Any) -> Any:
+            return intercept(op, args, kwargs)
+
+        return kernel

@@ -1,0 +1,392 @@
+"""The dispatch mode that turns a running program's aten calls into cases.
+
+Each call is folded into a hashable signature; a known signature costs a dictionary look-up and a count. The op itself
+is always run exactly as the program asked, and its result is returned untouched.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+
+from audit.codec import case_key
+from audit.schema import Case, NotAudited, Phase, Source, TensorSpec, Trace, Values
+from audit.trace.backward import BackwardLinks, CompositeCall, GradSampler
+from audit.trace.composites import CompositeKernels, is_composite, is_vendor_op, run_composite
+from audit.trace.signature import Folded, Folding, NotReplayable, call_to_args, to_arg, uses_accelerator
+from audit.trace.values import KeptCall, Span, ValueRecorder
+from audit.trace.whereabouts import ForwardPlaces, ModuleStack, SourceLines
+
+#: At most this many distinct modules and source lines are kept per case; the count of calls is always exact.
+MAX_PLACES = 64
+#: The additive mask of attention is a float whose exact values decide what is attended to.
+_EXACT_POSITIONS: Mapping[str, frozenset[int]] = {"aten::scaled_dot_product_attention.default": frozenset({3})}
+#: Dispatcher entries that compute nothing.
+_ANNOTATIONS = ("profiler::", "prim::")
+_COLLECTIVES = ("c10d::", "_c10d_functional::", "_c10d_functional_autograd::", "symm_mem::")
+
+
+@dataclass
+class Record:
+    """One signature while the program runs."""
+
+    op: str
+    folded: Folded
+    phase: Phase
+    on_accelerator: bool
+    n_calls: int = 0
+    modules: Counter[str] = field(default_factory=Counter)
+    sources: Counter[str] = field(default_factory=Counter)
+    kept: KeptCall = field(default_factory=KeptCall)
+    kept_grads: dict[int, KeptCall] = field(default_factory=dict)
+    n_tensors: int = 0
+    with_backward: list[CompositeCall] = field(default_factory=list)
+
+
+class Recorder(TorchDispatchMode):
+    """Records every aten call between ``__enter__`` and ``__exit__``; ``build`` gives the trace.
+
+    ``values`` None switches value capture off (for measurement of the bookkeeping alone).
+    """
+
+    #: Regions that dynamo would compile run eagerly under this mode instead of being skipped in silence (torch 2.10+).
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True
+
+    def __init__(self, values: ValueRecorder | None) -> None:
+        super().__init__()
+        self.values = values
+        self.modules = ModuleStack()
+        self.n_optimizer_steps = 0
+        self.on_optimizer_step: Callable[[], None] | None = None
+        self._composites = CompositeKernels(self._intercept)
+        self._places = ForwardPlaces()
+        self._sources = SourceLines()
+        self._backward = BackwardLinks()
+        self._records: dict[Any, Record] = {}
+        self._not_audited: Counter[tuple[str, str]] = Counter()
+        self._n_recorded = 0
+        self._suspended = 0
+        self._in_optimizer = False
+        self._names: dict[Any, tuple[str, str]] = {}
+        self._graph_task = -1
+        self._graph_task_depth = 0
+        self._handles: list[Any] = []
+        self._thread_guard: Any = None
+
+    # --- life --------------------------------------------------------------------------------------------------
+
+    def start(self) -> Recorder:
+        """Installs hooks and kernels, and starts recording on this thread."""
+        self._composites.install()
+        self.modules.install()
+        self._handles = [
+            register_optimizer_step_pre_hook(self._optimizer_starts),
+            register_optimizer_step_post_hook(self._optimizer_ends),
+        ]
+        # A mode is thread-local: backward on another thread would run unseen.
+        self._thread_guard = torch.autograd.set_multithreading_enabled(False)
+        self.__enter__()
+        return self
+
+    def stop(self) -> None:
+        self.__exit__(None, None, None)
+        self._thread_guard.__exit__(None, None, None)
+        for handle in self._handles:
+            handle.remove()
+        self.modules.remove()
+        self._composites.remove()
+        if self.values is not None:
+            self.values.finish()
+
+    def reset(self) -> None:
+        """Forgets what was recorded so far (the set-up of a file that defines a model)."""
+        self._records.clear()
+        self._not_audited.clear()
+        self._n_recorded = 0
+
+    @property
+    def n_recorded(self) -> int:
+        return self._n_recorded
+
+    def _optimizer_starts(self, *_: Any) -> None:
+        self._in_optimizer = True
+
+    def _optimizer_ends(self, *_: Any) -> None:
+        self._in_optimizer = False
+        self.n_optimizer_steps += 1
+        if self.on_optimizer_step is not None:
+            self.on_optimizer_step()
+
+    # --- calls -------------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._suspended:
+            return func(*args, **(kwargs or {}))
+        if types and any(_desugars(cls) for cls in types):
+            return NotImplemented  # the subclass runs first, and its inner ops come back here
+        if not isinstance(func, torch._ops.OpOverload):
+            self.note_unaudited(str(func), "higher-order op: its body is not a sequence of aten calls")
+            return func(*args, **(kwargs or {}))
+        if func in self._composites.overloads:
+            return self._record_composite(func, args, kwargs or {})
+        if _is_plain_composite(func):
+            # Only inference mode lets composites through to here; their parts are recorded, as in the other modes.
+            with self:
+                return run_composite(func, args, kwargs or {})
+        self._record(func, args, kwargs)
+        return func(*args, **(kwargs or {}))
+
+    def _intercept(self, op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A composite, on its way from the program to autograd."""
+        if self._suspended or not _is_innermost(self):
+            return run_composite(op, args, kwargs)
+        return self._record_composite(op, args, kwargs)
+
+    def _record_composite(self, op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        record = self._record(op, args, kwargs, grad=torch.is_grad_enabled())
+        first_node = _next_node_number()
+        self._suspended += 1
+        try:
+            output = run_composite(op, args, kwargs)
+        finally:
+            self._suspended -= 1
+        if record is not None and _next_node_number() > first_node:
+            call = self._backward.follow(output, first_node, _next_node_number(), _fold_grad, self._grad_sampler(record))
+            if call is not None:
+                record.with_backward.append(call)
+        return output
+
+    def _grad_sampler(self, record: Record) -> GradSampler | None:
+        """Looks at the gradients of a call whose operands were looked at."""
+        if self.values is None or not _is_power_of_two(record.n_calls):
+            return None
+        values = self.values
+
+        def sample(output: int, grad: torch.Tensor) -> None:
+            self._suspended += 1
+            try:
+                values.sample({0: grad}, record.kept_grads.setdefault(output, KeptCall()))
+            finally:
+                self._suspended -= 1
+
+        return sample
+
+    def _record(
+        self, func: torch._ops.OpOverload, args: Any, kwargs: Any, grad: bool = False
+    ) -> Record | None:
+        """Counts one call; None when it is not auditable or belongs to a composite's own backward."""
+        place, phase = self._whereabouts()
+        if phase is None:
+            return None
+        self._n_recorded += 1
+        name, unaudited = self._names.get(func) or self._name(func)
+        if unaudited:
+            self._not_audited[name, unaudited] += 1
+            return None
+        accelerator = uses_accelerator(args, kwargs)
+        folding = Folding(accelerator, grad)
+        try:
+            folded = folding.call(args, kwargs)
+        except NotReplayable as reason:
+            self._not_audited[name, str(reason)] += 1
+            return None
+        key = (func, phase, accelerator, folded)
+        record = self._records.get(key)
+        if record is None:
+            record = self._records[key] = Record(name, folded, phase, accelerator, n_tensors=len(folding.tensors))
+        record.n_calls += 1
+        if len(record.modules) < MAX_PLACES:
+            record.modules[place[0]] += 1
+        if len(record.sources) < MAX_PLACES:
+            record.sources[place[1]] += 1
+        if self.values is not None and _is_power_of_two(record.n_calls):
+            self._suspended += 1  # the looks are ops too
+            try:
+                exact = _EXACT_POSITIONS.get(name, frozenset())
+                self.values.sample(dict(enumerate(folding.tensors)), record.kept, exact)
+            finally:
+                self._suspended -= 1
+        return record
+
+    def _name(self, func: torch._ops.OpOverload) -> tuple[str, str]:
+        """The qualified overload (``aten::mm.default``), and why its calls are no cases, or an empty string."""
+        packet, overload = func.name(), func._overloadname
+        name = packet if packet.endswith(f".{overload}") else f"{packet}.{overload}"
+        self._names[func] = name, _unauditable(name)
+        return self._names[func]
+
+    def _whereabouts(self) -> tuple[tuple[str, str], Phase | None]:
+        """(module, source line) and phase of the current call; phase None inside a composite's backward."""
+        graph_task = torch._C._current_graph_task_id()
+        if graph_task != self._graph_task:
+            self._graph_task, self._graph_task_depth = graph_task, self.modules.depth
+        # A module that was entered since backward began is being recomputed: that is forward work.
+        if graph_task != -1 and self.modules.depth <= self._graph_task_depth:
+            node = torch._C._current_autograd_node()
+            number = node._sequence_nr() if node is not None else -1
+            if self._backward.owns(number):
+                return ("", ""), None
+            return self._places.find(number) or ("", self._sources.current()), "backward"
+        place = (self.modules.path, self._sources.current())
+        if self._in_optimizer:
+            return place, "optimizer"
+        self._places.note(_next_node_number() - 1, place)
+        return place, "forward"
+
+    def note_unaudited(self, what: str, reason: str, counted: bool = True) -> None:
+        """Names something that has no case. ``counted`` false: it is no recorded call (a compiled region)."""
+        self._not_audited[what, reason] += 1
+        if counted:
+            self._n_recorded += 1
+
+    # --- the trace ---------------------------------------------------------------------------------------------
+
+    def build(self, source: Source, environment: Mapping[str, str]) -> tuple[Trace, dict[str, Span]]:
+        """The trace and the kept values by their names in the value file."""
+        on_accelerator = any(record.on_accelerator for record in self._records.values())
+        not_audited = Counter(self._not_audited)
+        cases: dict[str, Case] = {}
+        spans: dict[str, Span] = {}
+        for record in self._records.values():
+            if on_accelerator and not record.on_accelerator:
+                not_audited[record.op, "ran on the CPU in the program"] += record.n_calls
+                continue
+            for case, case_spans in _cases_of(record):
+                cases[case.key] = _folded_into(cases.get(case.key), case)
+                spans.update({f"{case.key}/{position}": span for position, span in case_spans.items()})
+        trace = Trace(
+            source=source,
+            environment=environment,
+            cases=tuple(cases.values()),
+            not_audited=tuple(NotAudited(*what, n) for what, n in sorted(not_audited.items())),
+            n_recorded=self._n_recorded,
+        )
+        return trace, spans
+
+    def vendor_ops(self) -> list[str]:
+        """Ops in the trace that only one vendor's device, or only the CPU, has: composites that were missed."""
+        return sorted({record.op for record in self._records.values() if is_vendor_op(record.op)})
+
+
+# --- one call ---------------------------------------------------------------------------------------------------
+
+
+def _is_power_of_two(n: int) -> bool:
+    return n & (n - 1) == 0
+
+
+def _next_node_number() -> int:
+    """The number that the next autograd node made on this thread will get."""
+    return torch._C._autograd._get_sequence_nr()  # type: ignore[no-any-return]
+
+
+def _is_innermost(recorder: Recorder) -> bool:
+    """Whether the recorder is on this thread's mode stack now (not on another thread, not inside its own work)."""
+    return any(mode is recorder for mode in _get_current_dispatch_mode_stack())
+
+
+@lru_cache(maxsize=None)
+def _desugars(cls: type) -> bool:
+    """Whether tensors of this class handle dispatch themselves and lead to inner aten calls."""
+    return cls.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl and not issubclass(cls, torch.nn.Parameter)
+
+
+@lru_cache(maxsize=None)
+def _is_plain_composite(func: torch._ops.OpOverload) -> bool:
+    return is_composite(func)
+
+
+def _unauditable(name: str) -> str:
+    """Why calls of this op are no cases, or an empty string."""
+    if name.startswith(_ANNOTATIONS):
+        return "annotation for profilers: computes nothing"
+    if name.startswith(_COLLECTIVES):
+        return "collective: needs the other ranks"
+    return ""
+
+
+def _fold_grad(grad: torch.Tensor) -> Folded:
+    try:
+        return Folding(accelerator=False, grad=False).fold(grad)
+    except NotReplayable:
+        return None
+
+
+# --- records to cases -------------------------------------------------------------------------------------------
+
+
+def _cases_of(record: Record) -> Iterator[tuple[Case, dict[int, Span]]]:
+    """The cases of one record: forward alone, and one for each distinct set of gradients that arrived."""
+    variants: Counter[tuple[Folded, ...] | None] = Counter(
+        tuple(call.grads.get(i) for i in range(call.n_outputs)) for call in record.with_backward if call.grads
+    )
+    n_forward_only = record.n_calls - sum(variants.values())
+    if n_forward_only:
+        variants[None] += n_forward_only
+    for grads, n_calls in variants.items():
+        yield _case(record, grads, n_calls)
+
+
+def _case(record: Record, folded_grads: tuple[Folded, ...] | None, n_calls: int) -> tuple[Case, dict[int, Span]]:
+    args, kwargs = call_to_args(record.folded)
+    values, spans = dict(record.kept.values), dict(record.kept.spans)
+    grads: tuple[TensorSpec | None, ...] | None = None
+    if folded_grads is not None:
+        specs: list[TensorSpec | None] = []
+        position = record.n_tensors
+        for output, folded in enumerate(folded_grads):
+            spec = to_arg(folded)
+            if not isinstance(spec, TensorSpec):
+                specs.append(None)
+                continue
+            specs.append(dataclasses.replace(spec, storage=position))
+            kept = record.kept_grads.get(output, KeptCall())
+            values.update({position: value for value in kept.values.values()})
+            spans.update({position: span for span in kept.spans.values()})
+            position += 1
+        grads = tuple(specs)
+    case = Case(
+        key=case_key(record.op, args, kwargs, record.phase, grads),
+        op=record.op,
+        args=args,
+        kwargs=kwargs,
+        phase=record.phase,
+        grads=grads,
+        n_calls=n_calls,
+        modules=_places(record.modules),
+        sources=_places(record.sources),
+        values=_described(values, spans),
+    )
+    return case, spans
+
+
+def _places(counted: Counter[str]) -> tuple[str, ...]:
+    return tuple(place for place, _ in counted.most_common() if place)
+
+
+def _described(values: Mapping[int, Values], spans: Mapping[int, Span]) -> dict[int, Values]:
+    return {position: dataclasses.replace(value, stored=position in spans) for position, value in sorted(values.items())}
+
+
+def _folded_into(old: Case | None, new: Case) -> Case:
+    """Equal cases from the accelerator and from the CPU, or from two overload spellings, become one."""
+    if old is None:
+        return new
+    return dataclasses.replace(
+        new,
+        n_calls=old.n_calls + new.n_calls,
+        modules=tuple(dict.fromkeys(old.modules + new.modules)),
+        sources=tuple(dict.fromkeys(old.sources + new.sources)),
+    )

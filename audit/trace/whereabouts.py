@@ -1,0 +1,132 @@
+"""Where a call comes from: the ``nn.Module`` path and the source line, for forward and backward.
+
+Attribution is best effort and never asserts: recomputation, compiled wrappers and hooks break every stack discipline.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from bisect import bisect_right
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+_TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_AUDIT_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+#: How far up the stack a source line is looked for; deep enough for autograd wrappers within transformers models.
+_MAX_FRAMES = 64
+
+
+class ModuleStack:
+    """The modules whose forward is running, by global hooks that return nothing and so change nothing.
+
+    Global hooks are used because the instance hooks of a module switch off the encoder fast path.
+    """
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._by_id: dict[int, str] = {}
+        self._root: weakref.ref[torch.nn.Module] | None = None
+        self._handles: list[Any] = []
+        self.on_root_call: Any = None
+
+    def install(self) -> None:
+        self._handles = [
+            register_module_forward_pre_hook(self._enter),
+            register_module_forward_hook(self._leave, always_call=True),
+        ]
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+        self._names.clear()
+
+    @property
+    def path(self) -> str:
+        return self._names[-1] if self._names else ""
+
+    @property
+    def depth(self) -> int:
+        return len(self._names)
+
+    def _enter(self, module: torch.nn.Module, args: Any) -> None:
+        if not self._names:
+            if self.on_root_call is not None:
+                self.on_root_call()
+            self._name_modules(module)
+        name = self._by_id.get(id(module))
+        self._names.append(name if name is not None else f"{self.path}.{type(module).__name__}".lstrip("."))
+
+    def _leave(self, module: torch.nn.Module, args: Any, output: Any) -> None:
+        if self._names:
+            self._names.pop()
+
+    def _name_modules(self, root: torch.nn.Module) -> None:
+        if self._root is not None and self._root() is root:
+            return
+        self._root = weakref.ref(root)
+        top = type(root).__name__
+        self._by_id = {id(module): f"{top}.{name}" if name else top for name, module in root.named_modules()}
+
+
+class ForwardPlaces:
+    """Maps autograd sequence numbers to the place of the forward call that made the node.
+
+    One entry each time the place changes; a node's place is that of the last entry at or before its number.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: list[int] = []
+        self._places: list[tuple[str, str]] = []
+
+    def note(self, number: int, place: tuple[str, str]) -> None:
+        if self._places and self._places[-1] == place:
+            return
+        if self._numbers and number < self._numbers[-1]:
+            return  # another thread's counter: numbers are per thread, and only rising ones can be searched
+        self._numbers.append(number)
+        self._places.append(place)
+
+    def find(self, number: int) -> tuple[str, str] | None:
+        index = bisect_right(self._numbers, number) - 1
+        return self._places[index] if index >= 0 else None
+
+
+class SourceLines:
+    """Finds the innermost line outside torch and this package: the model's code, in a library or the user's."""
+
+    def __init__(self) -> None:
+        self._outside: dict[CodeType, bool] = {}
+
+    def current(self) -> str:
+        frame: FrameType | None = sys._getframe(2)
+        for _ in range(_MAX_FRAMES):
+            if frame is None:
+                return ""
+            code = frame.f_code
+            outside = self._outside.get(code)
+            if outside is None:
+                outside = self._outside[code] = _is_outside(code.co_filename)
+            if outside:
+                return f"{_shorten(code.co_filename)}:{frame.f_lineno}"
+            frame = frame.f_back
+        return ""
+
+
+def _is_outside(filename: str) -> bool:
+    if filename.startswith("<"):
+        return False  # generated code, import machinery
+    return not filename.startswith((_TORCH_FOLDER, _AUDIT_FOLDER)) and os.sep + "contextlib.py" not in filename
+
+
+def _shorten(filename: str) -> str:
+    """A path that tells nothing about the machine: from site-packages on, else relative to the working folder."""
+    marker = f"{os.sep}site-packages{os.sep}"
+    if marker in filename:
+        return filename.rsplit(marker, 1)[1]
+    relative = os.path.relpath(filename)
+    return os.path.basename(filename) if relative.startswith("..") else relative
