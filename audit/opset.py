@@ -1,7 +1,8 @@
 """Opsets: sets of cases in one ``.audit`` file that travels between machines and torch versions.
 
 A zip archive with ``trace.json`` (everything but the values, see ``audit.schema.Trace``) and ``values.safetensors``
-(tensors named ``<case key>/<position>``, each a 1-D span of storage). Nothing in it can execute.
+(tensors named ``<case key>/<position>``, each 1-D: the storage from the tensor's first element, at ``offset``, to its
+last reachable one, gaps included). Nothing in it can execute.
 """
 
 from __future__ import annotations
