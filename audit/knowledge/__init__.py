@@ -1,1 +1,1 @@
-"""Data with sources: GPUs, kernel names, signals, arch lists, known issues."""
+"""Facts about GPUs, kernels, messages and public issues: data files with sources, and typed loaders. No torch."""

@@ -1,0 +1,44 @@
+"""Documented hardware behaviours and public issue reports, matched by op, arch, dtype and rule code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from audit.knowledge.tables import document, matches
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """One entry. ``kind``: hardware, documentation or issue. Globs in ``ops``, ``archs``, ``dtypes`` and ``codes``; an
+    empty tuple fits all. ``predicts`` is the status it foretells where the op always behaves so, else empty."""
+
+    id: str
+    kind: str
+    title: str
+    link: str
+    remedy: str
+    ops: tuple[str, ...]
+    archs: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    codes: tuple[str, ...]
+    condition: str
+    affected: str
+    predicts: str
+
+    def fits(self, ops: tuple[str, ...], arch: str, dtypes: tuple[str, ...]) -> bool:
+        """``ops``: the op of the case and those that ran inside; ``dtypes``: of its tensors."""
+        return (
+            (not self.ops or any(matches(op, self.ops) for op in ops))
+            and (not self.archs or matches(arch, self.archs))
+            and (not self.dtypes or any(matches(dtype, self.dtypes) for dtype in dtypes))
+        )
+
+
+@lru_cache(maxsize=None)
+def load_behaviours() -> tuple[Behaviour, ...]:
+    """Every entry, hardware behaviours before single reports."""
+    return tuple(
+        Behaviour(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
+        for entry in document("known_behaviours.json")["entries"]
+    )
