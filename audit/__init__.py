@@ -11,14 +11,14 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "trace"]
 
 if TYPE_CHECKING:
-    from audit.trace.context import trace
+    from audit.tracer.context import trace
 
 
 def __getattr__(name: str) -> object:
     # `rocm-audit --help` and `rocm-audit report` import this package and must not load torch, so the one
     # public name that needs torch is resolved on first use (PEP 562).
     if name == "trace":
-        from audit.trace.context import trace
+        from audit.tracer.context import trace
 
         return trace
     raise AttributeError(f"module 'audit' has no attribute {name!r}")

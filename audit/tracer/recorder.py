@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -19,11 +20,11 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 
 from audit.codec import case_key
 from audit.schema import Case, NotAudited, Phase, Source, TensorSpec, Trace, Values
-from audit.trace.backward import BackwardLinks, CompositeCall, GradSampler
-from audit.trace.composites import CompositeKernels, is_composite, is_vendor_op, run_composite
-from audit.trace.signature import Folded, Folding, NotReplayable, call_to_args, to_arg, uses_accelerator
-from audit.trace.values import KeptCall, Span, ValueRecorder
-from audit.trace.whereabouts import ForwardPlaces, ModuleStack, SourceLines
+from audit.tracer.backward import BackwardLinks, CompositeCall, GradSampler
+from audit.tracer.composites import CompositeKernels, is_composite, is_vendor_op, run_composite
+from audit.tracer.signature import Folded, Folding, NotReplayable, call_to_args, to_arg, uses_accelerator
+from audit.tracer.values import KeptCall, Span, ValueRecorder
+from audit.tracer.whereabouts import ForwardPlaces, ModuleStack, SourceLines
 
 #: At most this many distinct modules and source lines are kept per case; the count of calls is always exact.
 MAX_PLACES = 64
@@ -77,6 +78,7 @@ class Recorder(TorchDispatchMode):
         self._records: dict[Any, Record] = {}
         self._not_audited: Counter[tuple[str, str]] = Counter()
         self._n_recorded = 0
+        self._notes: list[str] = []
         self._suspended = 0
         self._in_optimizer = False
         self._names: dict[Any, tuple[str, str]] = {}
@@ -109,6 +111,15 @@ class Recorder(TorchDispatchMode):
         self._composites.remove()
         if self.values is not None:
             self.values.finish()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Lets ops run unrecorded."""
+        self._suspended += 1
+        try:
+            yield
+        finally:
+            self._suspended -= 1
 
     def reset(self) -> None:
         """Forgets what was recorded so far (the set-up of a file that defines a model)."""
@@ -247,9 +258,12 @@ class Recorder(TorchDispatchMode):
 
     def note_unaudited(self, what: str, reason: str, counted: bool = True) -> None:
         """Names something that has no case. ``counted`` false: it is no recorded call (a compiled region)."""
-        self._not_audited[what, reason] += 1
-        if counted:
-            self._n_recorded += 1
+        self._not_audited[what, reason] += int(counted)
+        self._n_recorded += int(counted)
+
+    def note(self, text: str) -> None:
+        """Adds a sentence about how the trace was made."""
+        self._notes.append(text)
 
     # --- the trace ---------------------------------------------------------------------------------------------
 
@@ -272,6 +286,7 @@ class Recorder(TorchDispatchMode):
             cases=tuple(cases.values()),
             not_audited=tuple(NotAudited(*what, n) for what, n in sorted(not_audited.items())),
             n_recorded=self._n_recorded,
+            notes=tuple(self._notes),
         )
         return trace, spans
 

@@ -1,0 +1,89 @@
+"""The process that runs the user's program under the recorder: ``python -m audit.tracer.child CONFIG``.
+
+A process of its own, so that a program that crashes, eats the memory or patches torch leaves the audit standing, and
+its model is gone when the replay starts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from audit.codec import decode
+from audit.device.environment import collect_environment
+from audit.errors import AuditError
+from audit.schema import DeviceInfo
+from audit.tracer.program import Program, check_recorded, run_program
+from audit.tracer.recorder import Recorder
+from audit.tracer.redirect import redirection
+from audit.tracer.values import ValueRecorder
+from audit.tracer.writing import write_trace
+
+
+def main(arguments: list[str]) -> int:
+    """Traces as the JSON in ``arguments[0]`` says; prints one sentence to stderr on failure and returns its exit code."""
+    config = json.loads(arguments[0])
+    os.dup2(2, 1)  # the audit's own result goes to stdout; what the program prints is progress
+    _forget_launch_folder()
+    try:
+        trace_program(_program(config["program"]), Path(config["output"]), config["values_bytes"], _gpu(config["gpu"]))
+    except AuditError as error:
+        print(f"rocm-audit: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def trace_program(program: Program, output: Path, values_bytes: int, gpu: DeviceInfo | None) -> None:
+    """Runs ``program`` and writes its trace to ``output``. ``gpu`` is what ``torch.cuda`` pretends to be without one."""
+    recorder = Recorder(ValueRecorder(total_bytes=values_bytes))
+    redirected = gpu is not None and not torch.cuda.is_available()
+    with redirection(gpu), compiled_regions_eager(recorder):
+        source = run_program(program, recorder)
+    check_recorded(recorder, source)
+    if redirected and gpu is not None:
+        recorder.note(f"traced on the CPU: no GPU here, torch.cuda answered as {gpu.name} ({gpu.arch}) would")
+    write_trace(recorder, source, collect_environment(), output)
+
+
+@contextmanager
+def compiled_regions_eager(recorder: Recorder) -> Iterator[None]:
+    """Runs what ``torch.compile`` wraps eagerly, and says so: a dispatch mode would see nothing of a compiled region."""
+    original = torch.compile
+
+    def compile(*args: Any, **kwargs: Any) -> Callable[..., Any]:
+        recorder.note_unaudited(
+            "torch.compile", "traced eagerly: the kernels that Inductor would generate are not audited", counted=False
+        )
+        return original(*args, **kwargs)
+
+    torch.compile = compile  # type: ignore[assignment]
+    try:
+        with torch.compiler.set_stance("force_eager"):
+            yield
+    finally:
+        torch.compile = original
+
+
+def _forget_launch_folder() -> None:
+    """``python -m`` puts the working folder first on sys.path; a script would find its own folder there."""
+    if sys.path and os.path.realpath(sys.path[0] or ".") == os.path.realpath("."):
+        del sys.path[0]
+
+
+def _program(config: dict[str, Any]) -> Program:
+    return Program(**{**config, "arguments": tuple(config["arguments"])})
+
+
+def _gpu(config: dict[str, Any] | None) -> DeviceInfo | None:
+    return decode(DeviceInfo, config) if config is not None else None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

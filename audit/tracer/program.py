@@ -1,0 +1,276 @@
+"""Runs a user's program under the recorder: a script, a module, or a file that defines a model.
+
+The program runs as ``__main__`` with its own arguments and sees its usual surroundings. It is ended cleanly after
+``n_steps`` optimizer steps or, where no optimizer is at work, forward calls of the outermost module.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import traceback
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from audit.errors import UnfinishedError, UsageError
+from audit.schema import Source
+from audit.tracer.recorder import Recorder
+
+#: An optimizer exists but never steps (an evaluation script, accumulation over very many batches): after this many
+#: forward calls a step, the program is ended all the same, since real scripts run for days.
+FORWARDS_PER_STEP = 64
+
+
+class StepsDone(BaseException):
+    """Ends the program from inside. Not an Exception: a training loop's own error handling must not swallow it."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """What to run. ``target`` is a path, or a module name where ``is_module``."""
+
+    target: str
+    is_module: bool = False
+    arguments: tuple[str, ...] = ()
+    n_steps: int = 2
+    mode: str | None = None
+
+
+class StepCounter:
+    """Counts optimizer steps and forward calls of the outermost module, and raises StepsDone when there are enough."""
+
+    def __init__(self, recorder: Recorder, n_steps: int) -> None:
+        self._recorder = recorder
+        self._n_steps = n_steps
+        self._n_optimizers = 0
+        self.n_forwards = 0
+        recorder.modules.on_root_call = self._forward_starts
+        recorder.on_optimizer_step = self._optimizer_stepped
+
+    def _forward_starts(self) -> None:
+        """Ends before the forward that would be one too many, so that the last backward is complete."""
+        limit = self._n_steps * (FORWARDS_PER_STEP if self._n_optimizers else 1)
+        if self.n_forwards >= limit:
+            raise StepsDone
+        self.n_forwards += 1
+
+    def _optimizer_stepped(self) -> None:
+        if self._recorder.n_optimizer_steps >= self._n_steps:
+            raise StepsDone
+
+    @contextmanager
+    def watching_optimizers(self) -> Iterator[None]:
+        """Notices that the program makes an optimizer, by the constructor of the base class."""
+        original = torch.optim.Optimizer.__init__
+        counter = self
+
+        def counting(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
+            counter._n_optimizers += 1
+            original(self, *args, **kwargs)
+
+        torch.optim.Optimizer.__init__ = counting  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            torch.optim.Optimizer.__init__ = original  # type: ignore[method-assign]
+
+
+class ProgramExit(BaseException):
+    """``os._exit`` called by the program: nothing after it runs, but what was recorded is kept."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@contextmanager
+def _hard_exit_caught() -> Iterator[None]:
+    original, process = os._exit, os.getpid()
+
+    def leave(code: int) -> NoReturn:
+        if os.getpid() != process:
+            original(code)  # a forked child (dataloader worker) ends as it meant to
+        raise ProgramExit(code)
+
+    os._exit = leave
+    try:
+        yield
+    finally:
+        os._exit = original
+
+
+def run_program(program: Program, recorder: Recorder) -> Source:
+    """Runs the program with ``recorder`` on, and says how it went.
+
+    An exception of the program ends the recording, not the audit: it is kept in ``Source.error``. Raises UsageError for
+    a missing file, a module that cannot be found or a file that does not compile.
+    """
+    execute = _module_runner(program) if program.is_module else _script_runner(program)
+    counter = StepCounter(recorder, program.n_steps)
+    error: str | None = None
+    defined = False
+    with _surroundings(program), counter.watching_optimizers(), _hard_exit_caught():
+        recorder.start()
+        try:
+            namespace = execute()
+            if counter.n_forwards == 0 and _defines_model(namespace):
+                defined = True
+                recorder.reset()
+                _run_defined_model(namespace, program, recorder)
+        except StepsDone:
+            pass
+        except SystemExit as leaving:
+            error = _exit_message(leaving.code)
+        except ProgramExit as leaving:
+            error = _exit_message(leaving.code)
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as problem:  # the program's own failure, whatever it is: what was recorded is audited
+            error = _describe(problem)
+        finally:
+            recorder.stop()
+    kind = "module" if program.is_module else "file" if defined else "script"
+    mode = (program.mode or "train") if defined else None
+    n_steps = recorder.n_optimizer_steps or counter.n_forwards
+    return Source(kind, program.target if program.is_module else Path(program.target).name, mode, n_steps, error)
+
+
+def _exit_message(code: object) -> str | None:
+    return None if code in (None, 0) else f"the program exited with {code!r}"
+
+
+def _describe(problem: BaseException) -> str:
+    """The exception and the innermost line of the program, for a person."""
+    frames = [f for f in traceback.extract_tb(problem.__traceback__) if f"{os.sep}audit{os.sep}tracer{os.sep}" not in f.filename]
+    where = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+    return f"{type(problem).__name__}: {problem}{where}"
+
+
+# --- scripts and modules -----------------------------------------------------------------------------------------
+
+
+def _script_runner(program: Program) -> Callable[[], dict[str, Any]]:
+    path = Path(program.target)
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read the program {path}: {error.strerror}", "unreadable-program") from error
+    try:
+        code = compile(source, str(path.resolve()), "exec")
+    except (SyntaxError, ValueError) as error:
+        raise UsageError(f"{path} is not a Python program: {error}", "not-python") from error
+
+    def execute() -> dict[str, Any]:
+        main = types.ModuleType("__main__")
+        main.__file__ = str(path.resolve())
+        main.__builtins__ = __builtins__  # type: ignore[attr-defined]  # what the interpreter gives __main__
+        sys.modules["__main__"] = main
+        exec(code, main.__dict__)  # the user's own program, which they asked us to run
+        return main.__dict__
+
+    return execute
+
+
+def _module_runner(program: Program) -> Callable[[], dict[str, Any]]:
+    def execute() -> dict[str, Any]:
+        return runpy.run_module(program.target, run_name="__main__", alter_sys=True)
+
+    sys.path.insert(0, os.getcwd())
+    try:
+        runpy._get_module_details(program.target)  # type: ignore[attr-defined]  # what `python -m` asks
+    except ImportError as error:
+        raise UsageError(f"no module to run: {error}", "unreadable-program") from error
+    finally:
+        sys.path.remove(os.getcwd())
+    return execute
+
+
+@contextmanager
+def _surroundings(program: Program) -> Iterator[None]:
+    """sys.argv, sys.path[0] and ``__main__`` as ``python script.py args`` would have them."""
+    argv, path, main = sys.argv, list(sys.path), sys.modules["__main__"]
+    sys.argv = [program.target, *program.arguments]
+    sys.path.insert(0, os.getcwd() if program.is_module else str(Path(program.target).resolve().parent))
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:], sys.modules["__main__"] = argv, path, main
+
+
+# --- files that define a model -----------------------------------------------------------------------------------
+
+
+def _defines_model(namespace: Mapping[str, Any]) -> bool:
+    return ("model" in namespace or callable(namespace.get("get_model"))) and (
+        "inputs" in namespace or callable(namespace.get("get_inputs"))
+    )
+
+
+def _run_defined_model(namespace: Mapping[str, Any], program: Program, recorder: Recorder) -> None:
+    """One step of the model that a file defines: forward, and in train mode backward and optimizer."""
+    with recorder.paused():
+        model = namespace["model"] if "model" in namespace else namespace["get_model"]()
+        inputs = namespace["inputs"] if "inputs" in namespace else namespace["get_inputs"]()
+    if not callable(model):
+        raise UsageError(f"{program.target}: `model` is a {type(model).__name__}, expected a callable", "bad-model-file")
+    loss, optimizer = namespace.get("loss"), namespace.get("optimizer")
+    mode = program.mode or ("train" if loss is not None or optimizer is not None else "infer")
+    if isinstance(model, torch.nn.Module):
+        model.train(mode == "train")
+    if mode == "infer":
+        with torch.no_grad():
+            _call(model, inputs)
+        return
+    _scalar_loss(loss, _call(model, inputs)).backward()
+    if optimizer is not None:
+        optimizer.step()
+
+
+def _call(model: Callable[..., Any], inputs: Any) -> Any:
+    if isinstance(inputs, Mapping):
+        return model(**inputs)
+    return model(*inputs) if isinstance(inputs, (tuple, list)) else model(inputs)
+
+
+def _scalar_loss(loss: Callable[[Any], Any] | None, output: Any) -> torch.Tensor:
+    """The given loss, the output's own ``loss``, or the sum of the float outputs: something to go backward from."""
+    if loss is not None:
+        return loss(output)  # type: ignore[no-any-return]
+    if isinstance(getattr(output, "loss", None), torch.Tensor):
+        return output.loss  # type: ignore[no-any-return]
+    total = [t.float().sum() for t in _float_tensors(output) if t.requires_grad]
+    if not total:
+        raise UsageError("the model's output has no gradient to train on; define `loss` or use --mode infer", "no-loss")
+    return torch.stack(total).sum()
+
+
+def _float_tensors(output: Any) -> Iterator[torch.Tensor]:
+    if isinstance(output, torch.Tensor):
+        if output.is_floating_point():
+            yield output
+    elif isinstance(output, Mapping):
+        for item in output.values():
+            yield from _float_tensors(item)
+    elif isinstance(output, Sequence) and not isinstance(output, str):
+        for item in output:
+            yield from _float_tensors(item)
+
+
+def check_recorded(recorder: Recorder, source: Source) -> None:
+    """Raises UnfinishedError when there is nothing to audit, or when a device's own op slipped into the trace."""
+    if vendor := recorder.vendor_ops():
+        raise UnfinishedError(
+            f"{source.name} was traced into ops that only this machine's device has ({', '.join(vendor)}); another "
+            "device would run something else, so the audit would be wrong. Call the portable op instead",
+            "device-specific-op",
+        )
+    if recorder.n_recorded == 0:
+        ending = f" ({source.error})" if source.error else ""
+        raise UnfinishedError(f"{source.name} ran no PyTorch op{ending}; there is nothing to audit", "no-ops")

@@ -1,0 +1,195 @@
+"""Lets a program written for ``cuda`` run on a machine without a GPU, by patching the entry points that name it.
+
+Only while tracing, and only where no GPU is there. A TorchFunctionMode or a ``torch.device`` context would do with less
+code, and changes which ops run (the encoder fast path vanishes), so the entry points themselves are wrapped: they turn
+``cuda`` into ``cpu`` and leave every other argument alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any
+
+import torch
+
+from audit.schema import DeviceInfo
+
+#: Functions of ``torch`` that take a ``device``; those a torch version lacks are passed over.
+_FACTORIES = (
+    "arange", "as_tensor", "asarray", "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "full",
+    "full_like", "linspace", "logspace", "normal", "ones", "ones_like", "rand", "rand_like", "randint", "randint_like",
+    "randn", "randn_like", "randperm", "scalar_tensor", "tensor", "tril_indices", "triu_indices", "zeros", "zeros_like",
+    "load", "set_default_device", "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window",
+)  # fmt: skip
+_TENSOR_METHODS = ("to", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "new_empty_strided", "type")
+
+
+def _is_cuda(value: object) -> bool:
+    if isinstance(value, torch.device):
+        return value.type == "cuda"
+    return isinstance(value, str) and (value == "cuda" or value.startswith("cuda:"))
+
+
+def _to_cpu(value: Any) -> Any:
+    return torch.device("cpu") if _is_cuda(value) else value
+
+
+def _redirected(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` with every ``cuda`` device among its arguments turned into ``cpu``."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        args = tuple(_to_cpu(arg) for arg in args)
+        for name in ("device", "map_location"):
+            if _is_cuda(kwargs.get(name)):
+                kwargs[name] = torch.device("cpu")
+        return function(*args, **kwargs)
+
+    return call
+
+
+class _Patches:
+    """Attributes replaced for a while."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+
+    def set(self, owner: Any, name: str, value: Any) -> None:
+        missing = object()
+        old = owner.__dict__.get(name, missing)
+        setattr(owner, name, value)
+        if old is missing:
+            self._stack.callback(delattr, owner, name)
+        else:
+            self._stack.callback(setattr, owner, name, old)
+
+    def wrap(self, owner: Any, name: str) -> None:
+        function = getattr(owner, name, None)
+        if function is not None:
+            self.set(owner, name, _redirected(function))
+
+
+@contextmanager
+def cuda_redirected_to_cpu(device: DeviceInfo) -> Iterator[None]:
+    """While open, ``cuda`` means the CPU, and ``torch.cuda`` answers as a machine with ``device`` would."""
+    with ExitStack() as stack:
+        patches = _Patches(stack)
+        for name in _FACTORIES:
+            patches.wrap(torch, name)
+        for name in _TENSOR_METHODS:
+            patches.wrap(torch.Tensor, name)
+        patches.wrap(torch.nn.Module, "to")
+        patches.wrap(torch.nn.Module, "to_empty")
+        patches.set(torch.Tensor, "cuda", lambda tensor, *args, **kwargs: tensor)
+        patches.set(torch.Tensor, "pin_memory", lambda tensor, *args, **kwargs: tensor)
+        patches.set(torch.nn.Module, "cuda", lambda module, *args, **kwargs: module)
+        patches.set(torch.UntypedStorage, "cuda", lambda storage, *args, **kwargs: storage)
+        _patch_generator(patches)
+        _patch_autocast(patches)
+        _patch_cuda_module(patches, device)
+        yield
+
+
+def _patch_generator(patches: _Patches) -> None:
+    original = torch.Generator
+
+    class Generator(original):  # type: ignore[misc, valid-type]
+        def __new__(cls, device: Any = "cpu") -> Any:
+            return original.__new__(original, device=_to_cpu(device))
+
+    patches.set(torch, "Generator", Generator)
+
+
+def _patch_autocast(patches: _Patches) -> None:
+    """Autocast to the CPU with the GPU's default dtype: the program's precision, by the CPU's own op lists."""
+    original = torch.amp.autocast_mode.autocast.__init__
+
+    def start(self: Any, device_type: str, dtype: torch.dtype | None = None, *args: Any, **kwargs: Any) -> None:
+        if _is_cuda(device_type):
+            device_type, dtype = "cpu", dtype or torch.float16
+        original(self, device_type, dtype, *args, **kwargs)
+
+    patches.set(torch.amp.autocast_mode.autocast, "__init__", start)
+    scaler = torch.amp.grad_scaler.GradScaler.__init__
+
+    def start_scaler(self: Any, device: str = "cuda", *args: Any, **kwargs: Any) -> None:
+        scaler(self, "cpu" if _is_cuda(device) else device, *args, **kwargs)
+
+    patches.set(torch.amp.grad_scaler.GradScaler, "__init__", start_scaler)
+
+
+class _Stream:
+    """Stands for a stream or event where work is done at once."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.device = torch.device("cpu")
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("record", "wait", "synchronize", "wait_event", "wait_stream", "record_event"):
+            return lambda *args, **kwargs: None
+        if name == "query":
+            return lambda: True
+        if name == "elapsed_time":
+            return lambda end: 0.0
+        raise AttributeError(name)
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        return None
+
+
+def _patch_cuda_module(patches: _Patches, device: DeviceInfo) -> None:
+    memory = int(device.properties.get("total_memory_bytes", "0"))
+    properties = types.SimpleNamespace(
+        name=device.name,
+        gcnArchName=device.arch,
+        total_memory=memory,
+        multi_processor_count=int(device.properties.get("compute_units", "0")),
+        major=int(device.properties.get("capability_major", "9")),
+        minor=int(device.properties.get("capability_minor", "0")),
+        warp_size=int(device.properties.get("wavefront", "64")),
+    )
+    answers: dict[str, Any] = {
+        "is_available": True,
+        "device_count": 1,
+        "current_device": 0,
+        "is_initialized": True,
+        "get_device_name": device.name,
+        "get_device_properties": properties,
+        "get_device_capability": (properties.major, properties.minor),
+        "get_arch_list": [device.arch],
+        "is_bf16_supported": True,
+        "mem_get_info": (memory, memory),
+        "memory_stats": {},
+        **dict.fromkeys(("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"), 0),
+        **dict.fromkeys(
+            ("init", "set_device", "synchronize", "empty_cache", "reset_peak_memory_stats", "ipc_collect", "set_stream",
+             "reset_max_memory_allocated", "set_per_process_memory_fraction"),
+        ),
+    }  # fmt: skip
+    for name, answer in answers.items():
+        patches.set(torch.cuda, name, functools.partial(_answer, answer))
+    for name in ("manual_seed", "manual_seed_all", "seed", "seed_all"):
+        patches.set(torch.cuda, name, functools.partial(_answer, None))
+    patches.set(torch.cuda, "Stream", _Stream)
+    patches.set(torch.cuda, "Event", _Stream)
+    patches.set(torch.cuda, "current_stream", lambda *args: _Stream())
+    patches.set(torch.cuda, "default_stream", lambda *args: _Stream())
+    patches.set(torch.cuda, "stream", lambda *args: nullcontext())
+    patches.set(torch.cuda, "device", lambda *args: nullcontext())
+
+
+def _answer(value: Any, *args: Any, **kwargs: Any) -> Any:
+    return value
+
+
+def redirection(device: DeviceInfo | None) -> AbstractContextManager[None]:
+    """The redirection where this machine has no GPU and ``device`` is given, else nothing."""
+    if device is None or torch.cuda.is_available():
+        return nullcontext()
+    return cuda_redirected_to_cpu(device)
