@@ -5,10 +5,7 @@ Nothing here touches the device but ``probe_kernel``, which does so in a child p
 
 from __future__ import annotations
 
-import csv
 import importlib.metadata
-import importlib.resources
-import io
 import os
 import platform
 import re
@@ -21,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+
+from audit.knowledge.signals import load_variables
 
 #: Variables with these prefixes steer ROCm's libraries and PyTorch; those named in the knowledge base are shown too.
 PREFIXES = ("HIP_", "HSA_", "ROCM_", "MIOPEN_", "ROCBLAS_", "HIPBLASLT_", "PYTORCH_", "TORCH_")
@@ -75,8 +74,7 @@ class Machine:
 
 def steering_variables() -> dict[str, str]:
     """Environment variables known to steer kernels, by name, with their effect (``selects_kernel``, ...)."""
-    table = importlib.resources.files("audit.knowledge").joinpath("environment_variables.csv")
-    return {row["name"]: row["effect"] for row in csv.DictReader(io.StringIO(table.read_text(encoding="utf-8")))}
+    return {variable.name: variable.effect for variable in load_variables()}
 
 
 def shown_variables(environ: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
