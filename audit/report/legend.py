@@ -1,0 +1,65 @@
+"""What statuses and evidence levels are called and mean in every report: one wording for page, terminal and files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from audit.schema import DeviceInfo, Evidence, Status
+
+
+@dataclass(frozen=True)
+class StatusText:
+    """``label`` for people, ``meaning`` in half a sentence, ``mark``: one character that tells it without colour."""
+
+    label: str
+    meaning: str
+    mark: str
+
+
+STATUS_TEXTS: Mapping[Status, StatusText] = {
+    "unsupported": StatusText("unsupported", "a valid call that the device raised on, crashed on or hung on", "✗"),
+    "divergent": StatusText("divergent", "an output differs by more than dtype and algorithm explain", "≠"),
+    "falling_back": StatusText("falling back", "right, but not on the path one expects", "↩"),
+    "slow": StatusText("slow", "right, but far from what this device can do", "~"),
+    "supported": StatusText("supported", "ran, right, on the expected path, not slow", "✓"),
+    "inconclusive": StatusText("inconclusive", "the audit cannot say; about the audit, not the device", "?"),
+}
+
+#: The order in which people want to read: what is broken first, what we could not tell before what is fine.
+READING_ORDER: tuple[Status, ...] = ("unsupported", "divergent", "falling_back", "slow", "inconclusive", "supported")
+
+
+@dataclass(frozen=True)
+class EvidenceText:
+    """The banner that stands on every page and file of a run with this evidence level."""
+
+    title: str
+    explanation: str
+    is_amd: bool
+
+
+def evidence_text(evidence: Evidence, device: DeviceInfo) -> EvidenceText:
+    """The banner for a run; only ``measured`` may state what works on AMD."""
+    where = f"{device.name} ({device.arch})" if device.arch and device.arch != device.name else device.name
+    if evidence == "measured":
+        return EvidenceText("Measured on AMD", f"Every case was replayed on {where} through HIP.", True)
+    if evidence == "stand-in":
+        return EvidenceText(
+            "Stand-in · not measured on AMD",
+            f"Replayed on {where} through CUDA, in place of an AMD GPU. It shows how program and audit behave; "
+            "it does not say what works under ROCm.",
+            False,
+        )
+    if evidence == "simulated":
+        return EvidenceText(
+            "Simulated · not measured on AMD",
+            "No GPU ran. A simulated device took its place: statuses show what the audit would catch, "
+            "and times are those of a CPU.",
+            False,
+        )
+    return EvidenceText(
+        "Predicted · not measured on AMD",
+        f"No device ran. Each case was matched with the knowledge base for {device.arch or 'the chosen GPU'}.",
+        False,
+    )

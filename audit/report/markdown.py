@@ -1,0 +1,109 @@
+"""``report.md``: the run for a pull request, an issue or a CI job summary, within GitHub's size limit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from audit.report import text
+from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
+from audit.report.page import amount_text
+from audit.report.rows import CaseRow, case_rows, coverage_of
+from audit.schema import Coverage, Judgement
+
+#: Findings listed; the rest is counted. 100 rows of at most 400 characters stay below the 65,536 of a GitHub comment.
+MAX_FINDINGS = 100
+_PUNCTUATION = re.compile(r"([\\`*_{}\[\]()#+!|>~$])")
+
+
+def render(judgement: Judgement) -> str:
+    """Headline, evidence, root causes, coverage, findings and what was not audited, as GitHub-flavoured Markdown."""
+    header = judgement.run.header
+    evidence = evidence_text(header.evidence, header.device)
+    rows = case_rows(judgement)
+    parts = [
+        f"# {escaped(judgement.headline, 300)}",
+        f"> **{escaped(evidence.title)}.** {escaped(evidence.explanation, 400)}",
+        f"{code_span(header.source.name)} on {escaped(header.device.name)} ({escaped(header.device.arch)}), "
+        f"torch {escaped(header.environment.get('torch', 'unknown'), 40)}, {escaped(header.created, 40)}",
+        *_root_causes(judgement),
+        _coverage_table(judgement, evidence.is_amd),
+        *_findings([row for row in rows if row.status != "supported"]),
+        *_not_audited(judgement),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def escaped(value: str, limit: int = 200) -> str:
+    """One line in which nothing is markup: punctuation with a backslash, ``<``, ``&`` and ``@`` (mentions) as entities."""
+    line = text.one_line(value, limit).replace("&", "&amp;").replace("<", "&lt;").replace("@", "&#64;")
+    return _PUNCTUATION.sub(r"\\\1", line).replace("://", ":&#47;&#47;")
+
+
+def code_span(value: str, limit: int = 120) -> str:
+    """A code span that no backtick inside can close, fit for a table cell."""
+    line = text.one_line(value, limit).replace("|", "\\|")
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{pad}{line}{pad}{fence}"
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A pipe table; a head cell that ends in ``:`` is right-aligned."""
+    cells = list(head)
+    marks = ["---:" if cell.endswith(":") else "---" for cell in cells]
+    lines = [[cell.rstrip(":") for cell in cells], marks, *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _root_causes(judgement: Judgement) -> list[str]:
+    troubles = [check for check in judgement.run.header.preflight if check.result != "ok"]
+    lines = [f"- **{escaped(cause.message, 300)}** ({escaped(cause.code)})" for cause in judgement.root_causes]
+    lines += [
+        f"- **Preflight {check.result}: {escaped(check.name)}.** {escaped(check.message, 300)} {escaped(check.remedy, 300)}".rstrip()
+        for check in troubles
+    ]
+    return ["## Look at this first\n\n" + "\n".join(lines)] if lines else []
+
+
+def _coverage_table(judgement: Judgement, with_shares: bool) -> str:
+    found = [c for unit in ("ops", "cases", "calls", "device_time") if (c := coverage_of(judgement, unit))]
+    if not found:
+        return "No case was judged."
+    head = ["Status", *(f"{c.unit.replace('_', ' ')} (of {amount_text(c.unit, c.total)}):" for c in found)]
+    body = [
+        [f"{STATUS_TEXTS[status].mark} {STATUS_TEXTS[status].label}", *(_cell(c, status, with_shares) for c in found)]
+        for status in ("supported", *READING_ORDER[:-1])
+    ]
+    return "## Coverage\n\n" + table(head, body)
+
+
+def _cell(coverage: Coverage, status: str, with_share: bool) -> str:
+    amount = next((value for name, value in coverage.by_status.items() if name == status), 0.0)
+    shown = amount_text(coverage.unit, amount)
+    return f"{shown} ({text.share_text(amount, coverage.total)})" if with_share and amount else shown
+
+
+def _findings(rows: list[CaseRow]) -> list[str]:
+    if not rows:
+        return []
+    body = [
+        [
+            f"{STATUS_TEXTS[row.status].mark} {STATUS_TEXTS[row.status].label}",
+            code_span(text.short_op(row.verdict.op), 80),
+            code_span(row.verdict.signature, 100),
+            text.count_text(row.verdict.n_calls),
+            escaped("; ".join(f.message for f in row.findings) or "no reason given", 240),
+        ]
+        for row in rows[:MAX_FINDINGS]
+    ]
+    more = f"\n\nand {len(rows) - MAX_FINDINGS} more, in report.html" if len(rows) > MAX_FINDINGS else ""
+    return ["## Findings\n\n" + table(["Status", "Op", "Arguments", "Calls:", "Finding"], body) + more]
+
+
+def _not_audited(judgement: Judgement) -> list[str]:
+    skipped = judgement.run.header.not_audited
+    if not skipped:
+        return []
+    body = [[escaped(n.what), escaped(n.reason), text.count_text(n.n_calls)] for n in skipped[:MAX_FINDINGS]]
+    return ["## Not audited\n\n" + table(["What", "Why", "Calls:"], body)]

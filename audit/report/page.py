@@ -1,0 +1,213 @@
+"""The HTML report: one file that opens from disk and loads nothing, readable without JavaScript and on paper.
+
+The page is rendered here, row by row, and a small script of our own sorts and filters what stands in it. A table widget
+(itables with DataTables, Tabulator) was tried on paper and left out: each embeds 300 to 900 kB of script, builds rows
+from data so that nothing stands there without JavaScript or in print, and none nests cases under ops accessibly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from audit.report import text
+from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
+from audit.report.rows import CaseRow, OpRow, case_rows, coverage_of, op_rows, status_counts
+from audit.schema import Comparison, Coverage, Finding, Judgement, Status
+
+#: Ops in the chart; the rest is summed up in one line below it.
+CHART_OPS = 15
+#: Per case, the page shows at most so much; everything is in run.jsonl. Keeps 500 talkative cases under 3 MB.
+MAX_TEXT, MAX_LOG, MAX_ITEMS = 600, 1500, 12
+
+_UNIT_LABELS = {"ops": "Operators", "calls": "Calls", "device_time": "Device time", "cases": "Cases"}
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A piece of a bar: ``start`` and ``width`` in percent of the bar's length."""
+
+    status: Status
+    amount: float
+    start: float
+    width: float
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A labelled bar of segments; ``amount`` is its own total, ``anchor`` where a click leads."""
+
+    label: str
+    amount: float
+    amount_text: str
+    segments: tuple[Segment, ...]
+    anchor: str = ""
+
+
+def render(judgement: Judgement) -> str:
+    """The whole page."""
+    rows = case_rows(judgement)
+    ops = op_rows(rows)
+    template = _environment().get_template("report.html")
+    header = judgement.run.header
+    return template.render(
+        judgement=judgement,
+        header=header,
+        evidence=evidence_text(header.evidence, header.device),
+        ops=ops,
+        n_cases=len(rows),
+        counts=status_counts(judgement),
+        coverage=coverage_bars(judgement),
+        chart=chart_bars(ops),
+        chart_unit="time" if _is_timed(ops) else "calls",
+        n_chart_left=max(0, len(ops) - CHART_OPS),
+        phases=_distinct(row.verdict.phase for row in rows),
+        dtypes=_distinct(dtype for row in rows for dtype in row.dtypes),
+        left_out=_left_out(judgement),
+    )
+
+
+def coverage_bars(judgement: Judgement) -> list[Bar]:
+    """One bar per denominator that the judgement has; segments in reading order, best first."""
+    found = (coverage_of(judgement, unit) for unit in ("ops", "cases", "calls", "device_time"))
+    return [
+        Bar(_UNIT_LABELS[c.unit], c.total, amount_text(c.unit, c.total), _segments(_shares(c), c.total)) for c in found if c
+    ]
+
+
+def _shares(coverage: Coverage) -> list[tuple[Status, float]]:
+    return [(status, coverage.by_status.get(status, 0.0)) for status in ("supported", *READING_ORDER[:-1])]
+
+
+def chart_bars(ops: list[OpRow]) -> list[Bar]:
+    """The ops that cost most: device time where there is any, else calls; all bars on one scale."""
+    timed = _is_timed(ops)
+    amounts = {op.op: (op.total_us or 0.0) if timed else float(op.n_calls) for op in ops}
+    largest = sorted(ops, key=lambda op: -amounts[op.op])[:CHART_OPS]
+    scale = max((amounts[op.op] for op in largest), default=0.0)
+    return [
+        Bar(
+            text.short_op(op.op),
+            amounts[op.op],
+            amount_text("device_time" if timed else "calls", amounts[op.op]),
+            _segments(op.us_by_status if timed else op.calls_by_status, scale),
+            op.anchor,
+        )
+        for op in largest
+        if amounts[op.op] > 0
+    ]
+
+
+def _is_timed(ops: list[OpRow]) -> bool:
+    return any(op.total_us for op in ops)
+
+
+def amount_text(unit: str, amount: float) -> str:
+    """``12`` or ``3.4 ms``, as the unit asks."""
+    return text.time_text(amount) if unit == "device_time" else text.count_text(amount)
+
+
+def _segments(shares: Iterable[tuple[Status, float]], total: float) -> tuple[Segment, ...]:
+    segments, start = [], 0.0
+    for status, amount in shares:
+        if amount > 0 and total > 0:
+            width = 100 * amount / total
+            segments.append(Segment(status, amount, round(start, 3), round(width, 3)))
+            start += width
+    return tuple(segments)
+
+
+def _distinct(values: Iterable[str]) -> list[str]:
+    return sorted(set(values))
+
+
+def _left_out(judgement: Judgement) -> list[tuple[str, str, int]]:
+    """What has no verdict: (what, why, calls), largest first."""
+    skipped = [(item.what, item.reason, item.n_calls) for item in judgement.run.header.not_audited]
+    return sorted(skipped, key=lambda item: -item[2])
+
+
+# --- filters: the template's words ---------------------------------------------------------------------------------
+
+
+def op_parts(op: str) -> tuple[str, str, str]:
+    """Namespace, name and overload of ``aten::add.Tensor``, with their punctuation, made printable."""
+    shown = text.one_line(op)
+    namespace, mark, rest = shown.rpartition("::")
+    name, dot, overload = rest.partition(".")
+    return namespace + mark, name, dot + overload
+
+
+def data_items(finding: Finding) -> list[tuple[str, str]]:
+    """A finding's numbers as text, in the order the rule gave them."""
+    return [(text.one_line(name, 60), _value_text(value)) for name, value in list(finding.data.items())[:MAX_ITEMS]]
+
+
+def _value_text(value: object) -> str:
+    if isinstance(value, float) and math.isfinite(value):
+        return text.count_text(value) if value.is_integer() and abs(value) < 1e15 else f"{value:.4g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return text.one_line(str(value), 200)
+
+
+def web_link(link: str) -> str:
+    """``link`` where it is plain http(s), else nothing: a data file must not bring ``javascript:`` into the page."""
+    return link if link.startswith(("https://", "http://")) and link.isprintable() and " " not in link else ""
+
+
+def place_text(comparison: Comparison) -> str:
+    """``[3, 1029]``, the worst element's index."""
+    return f"[{', '.join(map(str, comparison.worst_index))}]" if comparison.worst_index else ""
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        {
+            "line": text.one_line,
+            "message": lambda value: text.clipped(value, MAX_TEXT),
+            "log": lambda value: text.clipped(value, MAX_LOG),
+            "count": text.count_text,
+            "time": text.time_text,
+            "error": text.error_text,
+            "bytes": text.bytes_text,
+            "op_parts": op_parts,
+            "data_items": data_items,
+            "web_link": web_link,
+            "place": place_text,
+        }
+    )
+    names: dict[str, Any] = {
+        "STATUS_TEXTS": STATUS_TEXTS,
+        "READING_ORDER": READING_ORDER,
+        "MAX_ITEMS": MAX_ITEMS,
+        "share": text.share_text,
+        "plural": text.plural,
+        "sort_keys": sort_keys,
+        "amount_text": amount_text,
+    }
+    environment.globals.update(names)
+    return environment
+
+
+def sort_keys(row: CaseRow | OpRow) -> dict[str, str]:
+    """What the page's script sorts by, as data attributes; empty where there is nothing."""
+    n_calls = row.verdict.n_calls if isinstance(row, CaseRow) else row.n_calls
+    return {
+        "data-rank": str(READING_ORDER.index(row.status)),
+        "data-calls": str(n_calls),
+        "data-us": "" if row.total_us is None else f"{row.total_us:.3f}",
+        "data-ratio": "" if row.worst_ratio is None else f"{row.worst_ratio:.4g}",
+    }

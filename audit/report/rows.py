@@ -1,0 +1,147 @@
+"""The rows that every reporter shows: one per case, rolled up to one per op, with totals that carry a denominator."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from audit.codec import tensors_of
+from audit.report.legend import READING_ORDER
+from audit.schema import DEVICE_STATUSES, Case, Coverage, Finding, Judgement, Measurement, Status, Verdict
+
+_SAFE_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
+
+
+@dataclass(frozen=True)
+class CaseRow:
+    """A verdict joined with its case and measurement, where the run holds them.
+
+    ``total_us`` is calls times the median device time. ``worst_ratio`` is the largest error of any output over its
+    noise floor (see ``audit.schema.Comparison``), None where nothing was compared numerically. ``notes`` are findings
+    without weight. ``anchor`` is safe as an HTML id and as a file name.
+    """
+
+    verdict: Verdict
+    case: Case | None
+    measurement: Measurement | None
+    anchor: str
+    dtypes: tuple[str, ...]
+    total_us: float | None
+    worst_ratio: float | None
+
+    @property
+    def status(self) -> Status:
+        return self.verdict.status
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Those with weight, worst first."""
+        weighty = [finding for finding in self.verdict.findings if finding.status != "supported"]
+        return tuple(sorted(weighty, key=lambda finding: READING_ORDER.index(finding.status)))
+
+    @property
+    def has_repro(self) -> bool:
+        """Whether ``audit.report.repro`` writes a script for it: it has a finding, and the run holds its case."""
+        return self.status != "supported" and self.case is not None
+
+    @property
+    def notes(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.verdict.findings if finding.status == "supported")
+
+
+@dataclass(frozen=True)
+class OpRow:
+    """All cases of one op, worst first. ``status`` is the worst of its cases by the rule of ``worst_status``."""
+
+    op: str
+    anchor: str
+    status: Status
+    cases: tuple[CaseRow, ...]
+    n_calls: int
+    total_us: float | None
+    worst_ratio: float | None
+    n_by_status: tuple[tuple[Status, int], ...]
+    us_by_status: tuple[tuple[Status, float], ...]
+    calls_by_status: tuple[tuple[Status, int], ...]
+
+
+def safe_name(key: str) -> str:
+    """``key`` where it is a plain name, else a digest: run files from strangers must not choose paths or ids."""
+    return key if _SAFE_KEY.fullmatch(key) else "case-" + hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def worst_status(statuses: Iterable[Status]) -> Status:
+    """The worst status about the device, else ``inconclusive`` if any, else ``supported``."""
+    seen = set(statuses)
+    for status in reversed(DEVICE_STATUSES[1:]):
+        if status in seen:
+            return status
+    return "inconclusive" if "inconclusive" in seen else "supported"
+
+
+def case_rows(judgement: Judgement) -> list[CaseRow]:
+    """One row per verdict: worst status first, then by device time, calls, op and key."""
+    cases = {case.key: case for case in judgement.run.cases}
+    rows = [
+        _case_row(verdict, cases.get(verdict.key), judgement.run.measurements.get(verdict.key))
+        for verdict in judgement.verdicts
+    ]
+    return sorted(rows, key=_severity)
+
+
+def _case_row(verdict: Verdict, case: Case | None, measurement: Measurement | None) -> CaseRow:
+    ratios = [c.worst_ratio for c in measurement.comparisons if c.standard == "numeric"] if measurement else []
+    specs = tensors_of(case.args, case.kwargs, case.grads) if case else []
+    return CaseRow(
+        verdict=verdict,
+        case=case,
+        measurement=measurement,
+        anchor=safe_name(verdict.key),
+        dtypes=tuple(dict.fromkeys(spec.dtype for spec in specs)),
+        total_us=None if verdict.device_us is None else verdict.device_us * verdict.n_calls,
+        worst_ratio=max(ratios, default=None),
+    )
+
+
+def _severity(row: CaseRow) -> tuple[int, float, int, str, str]:
+    verdict = row.verdict
+    return READING_ORDER.index(row.status), -(row.total_us or 0), -verdict.n_calls, verdict.op, verdict.key
+
+
+def op_rows(rows: Iterable[CaseRow]) -> list[OpRow]:
+    """Rolls case rows up to ops, worst first."""
+    by_op: dict[str, list[CaseRow]] = {}
+    for row in rows:
+        by_op.setdefault(row.verdict.op, []).append(row)
+    ops = [_op_row(op, members) for op, members in by_op.items()]
+    return sorted(ops, key=lambda op: (READING_ORDER.index(op.status), -(op.total_us or 0), -op.n_calls, op.op))
+
+
+def _op_row(op: str, rows: list[CaseRow]) -> OpRow:
+    present = [status for status in READING_ORDER if any(row.status == status for row in rows)]
+    timed = [row.total_us for row in rows if row.total_us is not None]
+    ratios = [row.worst_ratio for row in rows if row.worst_ratio is not None]
+    return OpRow(
+        op=op,
+        anchor="op-" + hashlib.sha256(op.encode("utf-8", "replace")).hexdigest()[:10],
+        status=worst_status(row.status for row in rows),
+        cases=tuple(rows),
+        n_calls=sum(row.verdict.n_calls for row in rows),
+        total_us=sum(timed) if timed else None,
+        worst_ratio=max(ratios, default=None),
+        n_by_status=tuple((s, sum(row.status == s for row in rows)) for s in present),
+        us_by_status=tuple((s, sum(row.total_us or 0.0 for row in rows if row.status == s)) for s in present),
+        calls_by_status=tuple((s, sum(row.verdict.n_calls for row in rows if row.status == s)) for s in present),
+    )
+
+
+def coverage_of(judgement: Judgement, unit: str) -> Coverage | None:
+    """The coverage with this unit, where the judgement has one with anything in it."""
+    return next((c for c in judgement.coverage if c.unit == unit and c.total > 0), None)
+
+
+def status_counts(judgement: Judgement) -> dict[Status, int]:
+    """Cases by status, in reading order, zeros included."""
+    return {status: sum(v.status == status for v in judgement.verdicts) for status in READING_ORDER}

@@ -1,0 +1,44 @@
+"""``cases.csv``: one line per case, for spreadsheets and data frames."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from audit.report.rows import CaseRow, case_rows
+from audit.schema import Judgement
+
+COLUMNS = (
+    "key", "op", "status", "phase", "calls", "device_us", "reference_us", "total_device_us", "error_ratio", "library",
+    "dtypes", "signature", "codes", "messages", "modules", "sources", "evidence",
+)  # fmt: skip
+
+#: A cell that begins so is run as a formula by spreadsheets (OWASP, "CSV Injection").
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def render(judgement: Judgement) -> str:
+    """A header line, then one line per case, worst first. Several values in a cell are separated by newlines."""
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    evidence = judgement.run.header.evidence
+    for row in case_rows(judgement):
+        writer.writerow([_cell(value) for value in (*_values(row), evidence)])
+    return sink.getvalue()
+
+
+def _values(row: CaseRow) -> tuple[str | float | None, ...]:
+    v = row.verdict
+    return (
+        v.key, v.op, v.status, v.phase, v.n_calls, v.device_us, v.reference_us, row.total_us, row.worst_ratio, v.library,
+        " ".join(row.dtypes), v.signature, " ".join(finding.code for finding in row.findings),
+        "\n".join(finding.message for finding in row.findings), "\n".join(v.modules), "\n".join(v.sources),
+    )  # fmt: skip
+
+
+def _cell(value: str | float | None) -> str:
+    if isinstance(value, str):
+        clean = value.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
+        return "'" + clean if clean.startswith(_FORMULA_STARTS) else clean
+    return "" if value is None else repr(value)

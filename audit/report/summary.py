@@ -1,0 +1,82 @@
+"""``summary.json``, format 1: the file that gates, dashboards and other people's scripts read. A contract, see docs."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from audit.schema import STATUSES, Coverage, Finding, Judgement, Verdict
+
+SUMMARY_FORMAT_VERSION = 1
+
+
+def render(judgement: Judgement) -> str:
+    """The summary as JSON text: same judgement, same bytes."""
+    return json.dumps(summary(judgement), indent=1, allow_nan=False) + "\n"
+
+
+def summary(judgement: Judgement) -> dict[str, Any]:
+    """The summary as plain JSON values; times in microseconds, non-finite numbers as text (JSON has none)."""
+    header = judgement.run.header
+    return {
+        "format_version": SUMMARY_FORMAT_VERSION,
+        "evidence": header.evidence,
+        "headline": judgement.headline,
+        "created": header.created,
+        "audit_version": header.audit_version,
+        "source": {"kind": header.source.kind, "name": header.source.name},
+        "device": {"backend": header.device.backend, "name": header.device.name, "arch": header.device.arch},
+        "environment": dict(header.environment),
+        "coverage": {coverage.unit: _coverage(coverage) for coverage in judgement.coverage},
+        "root_causes": [_finding(cause) for cause in judgement.root_causes],
+        "verdicts": [_verdict(verdict) for verdict in judgement.verdicts],
+        "not_audited": [{"what": n.what, "reason": n.reason, "calls": n.n_calls} for n in header.not_audited],
+    }
+
+
+def _coverage(coverage: Coverage) -> dict[str, Any]:
+    by_status = {status: _number(coverage.by_status.get(status, 0)) for status in STATUSES}
+    return {"total": _number(coverage.total), "by_status": by_status}
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "key": verdict.key,
+        "op": verdict.op,
+        "status": verdict.status,
+        "calls": verdict.n_calls,
+        "phase": verdict.phase,
+        "modules": list(verdict.modules),
+        "signature": verdict.signature,
+        "findings": [_finding(finding) for finding in verdict.findings],
+        "device_us": _number(verdict.device_us),
+        "reference_us": _number(verdict.reference_us),
+        "library": verdict.library,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "code": finding.code,
+        "status": finding.status,
+        "message": finding.message,
+        "data": {name: _number(value) for name, value in finding.data.items()},
+    }
+    if finding.known:
+        content["known"] = {
+            "title": finding.known.title,
+            "link": finding.known.link,
+            "remedy": finding.known.remedy,
+        }
+    return content
+
+
+def _number(value: str | float | None) -> str | float | None:
+    """Counts as integers, and what JSON cannot hold as ``"inf"``, ``"-inf"`` or ``"nan"``."""
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return repr(value)
+        if value.is_integer() and abs(value) < 2**53:
+            return int(value)
+    return value

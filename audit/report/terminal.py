@@ -1,0 +1,94 @@
+"""What stands on the terminal when an audit ends: the verdict, the counts and the worst findings, on one screen."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from audit.report import text
+from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
+from audit.report.rows import CaseRow, case_rows, status_counts
+from audit.schema import Judgement, Status
+
+#: Findings shown; with headline, counts and root causes this stays below 24 lines at 80 columns.
+MAX_FINDINGS = 8
+_COLOURS: dict[Status, str] = {
+    "unsupported": "bold red", "divergent": "red", "falling_back": "magenta", "slow": "yellow",
+    "inconclusive": "bright_black", "supported": "green",
+}  # fmt: skip
+
+
+def render_terminal(judgement: Judgement, width: int = 80, colour: bool = False, report: Path | None = None) -> str:
+    """The summary, ``width`` columns wide, with ANSI colours only where asked; ``report`` is named in the last line."""
+    console = Console(
+        file=io.StringIO(), width=max(width, 40), force_terminal=colour, no_color=not colour,
+        color_system="standard" if colour else None, highlight=False, markup=False, emoji=False, legacy_windows=False,
+    )  # fmt: skip
+    evidence = evidence_text(judgement.run.header.evidence, judgement.run.header.device)
+    rows = case_rows(judgement)
+    with console.capture() as captured:
+        console.print(Text(text.one_line(judgement.headline, 300), style="bold"))
+        console.print(Text(evidence.title, style="green" if evidence.is_amd else "black on yellow"))
+        console.print(_counts(judgement))
+        _print_root_causes(console, judgement)
+        _print_findings(console, [row for row in rows if row.status not in ("supported", "inconclusive")])
+        _print_doubts(console, judgement, rows)
+        if report is not None:
+            console.print(Text(f"report: {text.one_line(str(report), 400)}"), soft_wrap=True)
+    return captured.get()
+
+
+def _counts(judgement: Judgement) -> Text:
+    line = Text()
+    for status, n in status_counts(judgement).items():
+        if n:
+            line.append(f"{STATUS_TEXTS[status].mark} {text.count_text(n)} {STATUS_TEXTS[status].label}", _COLOURS[status])
+            line.append("   ")
+    line.append(f"of {text.plural(len(judgement.verdicts), 'case')}")
+    return line
+
+
+def _print_root_causes(console: Console, judgement: Judgement) -> None:
+    causes = [cause.message for cause in judgement.root_causes]
+    causes += [f"{check.message}. {check.remedy}".rstrip() for check in judgement.run.header.preflight if check.result == "failed"]
+    for cause in causes[:3]:
+        console.print(Text(f"! {text.one_line(cause, 240)}", style="bold"))
+
+
+def _print_findings(console: Console, rows: list[CaseRow]) -> None:
+    """One line per op and message: fifty shapes of one broken op are one line with a count."""
+    groups: dict[tuple[Status, str, str], int] = {}
+    for row in rows:
+        finding = row.findings[0] if row.findings else None
+        message = text.one_line(finding.message, 160) if finding else ""
+        op = text.one_line(text.short_op(row.verdict.op), 44)
+        groups[row.status, op, message] = groups.get((row.status, op, message), 0) + 1
+    if not groups:
+        return
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True, overflow="ellipsis", max_width=36)
+    grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    grid.expand = True
+    ordered = sorted(groups.items(), key=lambda item: (READING_ORDER.index(item[0][0]), -item[1]))
+    for (status, op, message), n in ordered[:MAX_FINDINGS]:
+        style = _COLOURS[status]
+        grid.add_row(Text(STATUS_TEXTS[status].mark, style), Text(op + (f" ×{n}" if n > 1 else ""), style), Text(message))
+    console.print(grid)
+    if len(ordered) > MAX_FINDINGS:
+        console.print(Text(f"  and {text.plural(len(ordered) - MAX_FINDINGS, 'more finding')} in the report", style="dim"))
+
+
+def _print_doubts(console: Console, judgement: Judgement, rows: list[CaseRow]) -> None:
+    doubts = [row for row in rows if row.status == "inconclusive"]
+    if doubts:
+        first = doubts[0].findings[0].message if doubts[0].findings else "no reason given"
+        line = f"? {text.plural(len(doubts), 'case')} inconclusive, first: {text.short_op(doubts[0].verdict.op)}: {first}"
+        console.print(Text(text.one_line(line, 200), style="bright_black"), no_wrap=True, overflow="ellipsis")
+    skipped = judgement.run.header.not_audited
+    if skipped:
+        console.print(Text(f"  {text.plural(sum(n.n_calls for n in skipped), 'call')} not audited, see the report", "dim"))

@@ -1,0 +1,95 @@
+"""Text for people: numbers with units, and program text made harmless for terminals, pages and XML."""
+
+from __future__ import annotations
+
+import unicodedata
+
+#: Bidirectional overrides and isolates: they reorder what a reader sees (CVE-2021-42574), so they are shown, not obeyed.
+_BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def printable(text: str) -> str:
+    """``text`` with control, bidirectional and surrogate characters as ``\\x1b``, ``\\u202e``; newlines and tabs stay."""
+    if text.isprintable() and text.isascii():
+        return text
+    return "".join(_shown(c) for c in text)
+
+
+def _shown(c: str) -> str:
+    if c in "\n\t":
+        return c
+    if c in _BIDI or unicodedata.category(c) in ("Cc", "Cs", "Co", "Cn", "Zl", "Zp"):
+        return c.encode("unicode_escape", "surrogatepass").decode("ascii")
+    return c
+
+
+def one_line(text: str, limit: int = 200) -> str:
+    """``printable`` text on one line of at most ``limit`` characters, cut in the middle of nothing but its end."""
+    line = " ".join(printable(text).split())
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def clipped(text: str, limit: int) -> str:
+    """``printable`` text of about ``limit`` characters: head and tail, for the end of a log often holds the error."""
+    shown = printable(text).strip("\n")
+    if len(shown) <= limit:
+        return shown
+    head, tail = limit * 2 // 3, limit // 3
+    return f"{shown[:head]}\n… {len(shown) - head - tail:,} characters left out, all in run.jsonl …\n{shown[-tail:]}"
+
+
+def short_op(op: str) -> str:
+    """``aten::addmm.default`` as people say it: ``addmm``; other namespaces and overloads stay."""
+    name = op.removeprefix("aten::")
+    return name.removesuffix(".default") or op
+
+
+def count_text(value: float) -> str:
+    """``12,345``; fractions keep one digit."""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
+
+
+def plural(count: float, singular: str, several: str | None = None) -> str:
+    """``1 case``, ``2 cases``."""
+    return f"{count_text(count)} {singular if count == 1 else several or singular + 's'}"
+
+
+def time_text(us: float | None) -> str:
+    """Microseconds in the unit that keeps three digits: ``0.85 µs``, ``12.3 ms``, ``4.56 s``."""
+    if us is None:
+        return "–"
+    for factor, unit in ((1e6, "s"), (1e3, "ms")):
+        if us >= factor:
+            return f"{_three_digits(us / factor)} {unit}"
+    return f"{_three_digits(us)} µs"
+
+
+def _three_digits(value: float) -> str:
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def share_text(part: float, total: float) -> str:
+    """A percentage that never rounds a part to nothing or to everything: ``<0.1 %``, ``>99.9 %``."""
+    if total <= 0:
+        return "–"
+    percent = 100 * part / total
+    if 0 < percent < 0.1:
+        return "<0.1 %"
+    if 99.9 < percent < 100:
+        return ">99.9 %"
+    return f"{percent:.0f} %" if percent in (0, 100) else f"{percent:.1f} %"
+
+
+def error_text(value: float) -> str:
+    """An error magnitude: ``0``, ``1.25e-05``, ``inf``."""
+    return "0" if value == 0 else f"{value:.3g}"
+
+
+def bytes_text(n_bytes: float) -> str:
+    """``512 B``, ``1.5 MiB``."""
+    for factor, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if n_bytes >= factor:
+            return f"{n_bytes / factor:.1f} {unit}"
+    return f"{n_bytes:.0f} B"
