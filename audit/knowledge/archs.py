@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from audit.knowledge.tables import matches, rows
 
@@ -39,7 +39,7 @@ def version_tuple(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in match[1].split(".")) if match else ()
 
 
-@lru_cache(maxsize=None)
+@cache
 def load_capabilities() -> tuple[Capability, ...]:
     return tuple(
         Capability(row["capability"], row["arch"], version_tuple(row["min_rocm"]), row["note"], row["source"])
@@ -56,7 +56,7 @@ def has_capability(capability: str, arch: str, rocm: str = "") -> bool:
     )
 
 
-@lru_cache(maxsize=None)
+@cache
 def load_releases() -> tuple[Release, ...]:
     """Oldest first."""
     return tuple(

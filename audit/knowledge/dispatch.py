@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from audit.knowledge.tables import rows
 
@@ -21,7 +21,7 @@ class Dispatch:
     source: str
 
 
-@lru_cache(maxsize=None)
+@cache
 def load_dispatch() -> Mapping[str, Dispatch]:
     """By qualified overload, ``aten::add.Tensor``."""
     return {

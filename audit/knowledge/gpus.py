@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from audit.knowledge.tables import rows
 
@@ -30,7 +30,7 @@ class Gpu:
     source: str
 
 
-@lru_cache(maxsize=None)
+@cache
 def load_gpus() -> tuple[Gpu, ...]:
     """Every GPU that the data file knows."""
     return tuple(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from audit.knowledge.tables import rows
 
@@ -31,7 +31,7 @@ class _Pattern:
     kernel: KernelClass
 
 
-@lru_cache(maxsize=None)
+@cache
 def _patterns() -> tuple[_Pattern, ...]:
     table = [
         _Pattern(

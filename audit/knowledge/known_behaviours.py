@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from audit.knowledge.tables import document, matches
 
@@ -35,10 +35,23 @@ class Behaviour:
         )
 
 
-@lru_cache(maxsize=None)
+@cache
 def load_behaviours() -> tuple[Behaviour, ...]:
     """Every entry, hardware behaviours before single reports."""
     return tuple(
-        Behaviour(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
+        Behaviour(
+            id=entry["id"],
+            kind=entry["kind"],
+            title=entry["title"],
+            link=entry["link"],
+            remedy=entry["remedy"],
+            ops=tuple(entry["ops"]),
+            archs=tuple(entry["archs"]),
+            dtypes=tuple(entry["dtypes"]),
+            codes=tuple(entry["codes"]),
+            condition=entry["condition"],
+            affected=entry["affected"],
+            predicts=entry["predicts"],
+        )
         for entry in document("known_behaviours.json")["entries"]
     )

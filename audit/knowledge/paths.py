@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import cast
 
 from audit.knowledge.tables import globs, matches, rows
@@ -47,7 +47,7 @@ class Prediction:
         )
 
 
-@lru_cache(maxsize=None)
+@cache
 def load_fallback_ops() -> tuple[FallbackOp, ...]:
     return tuple(
         FallbackOp(
@@ -63,7 +63,7 @@ def load_fallback_ops() -> tuple[FallbackOp, ...]:
     )
 
 
-@lru_cache(maxsize=None)
+@cache
 def load_predictions() -> tuple[Prediction, ...]:
     """Raises ValueError where a row's status is none about a device."""
     for row in rows("predictions.csv"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from audit.knowledge.tables import rows
 
@@ -35,7 +35,7 @@ class Variable:
     source: str
 
 
-@lru_cache(maxsize=None)
+@cache
 def load_signals() -> tuple[Signal, ...]:
     """Every message, in file order: the more telling ones first."""
     return tuple(
@@ -53,7 +53,7 @@ def load_signals() -> tuple[Signal, ...]:
     )
 
 
-@lru_cache(maxsize=None)
+@cache
 def load_variables() -> tuple[Variable, ...]:
     """The environment variables worth recording with a run."""
     return tuple(

@@ -6,12 +6,12 @@ import csv
 import json
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
 
-@lru_cache(maxsize=None)
+@cache
 def rows(name: str) -> tuple[Mapping[str, str], ...]:
     """The rows of a CSV file beside this module. Raises ValueError where a row is longer or shorter than its header."""
     text = files("audit.knowledge").joinpath(name).read_text(encoding="utf-8")
@@ -22,7 +22,7 @@ def rows(name: str) -> tuple[Mapping[str, str], ...]:
     return table
 
 
-@lru_cache(maxsize=None)
+@cache
 def document(name: str) -> Any:
     """The content of a JSON file beside this module."""
     return json.loads(files("audit.knowledge").joinpath(name).read_text(encoding="utf-8"))

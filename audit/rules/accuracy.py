@@ -1,0 +1,185 @@
+"""NUM201..206, NUM211: the device's outputs against the reference, by the standard that each output is held to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from audit.rules.thresholds import Thresholds
+from audit.rules.wording import number, place
+from audit.schema import Case, Comparison, Finding, Measurement, RunHeader, TensorFact
+
+
+def _judged(measurement: Measurement) -> tuple[Comparison, ...]:
+    """The comparisons that say something of the op: it returned, and its inputs had arrived intact."""
+    if measurement.device.kind != "ok" or measurement.n_damaged_inputs:
+        return ()
+    return measurement.comparisons
+
+
+def beyond_allowance(
+    case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds
+) -> Iterator[Finding]:
+    """NUM201: the worst element's error over its floor, against the allowed ratio."""
+    for comparison in _judged(measurement):
+        if comparison.standard != "numeric":
+            continue
+        same_dtype = comparison.reference == "same-dtype"
+        allowed = thresholds.allowed_ratio_same_dtype if same_dtype else thresholds.allowed_ratio
+        if comparison.worst_ratio > allowed:
+            yield _beyond(comparison, allowed)
+
+
+def _beyond(comparison: Comparison, allowed: float) -> Finding:
+    error, floor = _worst_error(comparison)
+    n_beyond, at_least = count_beyond(comparison, allowed)
+    reference = "the same-dtype CPU run" if comparison.reference == "same-dtype" else "fp64"
+    message = (
+        f"{comparison.name} is off by {number(error)} at {place(comparison.worst_index)}: "
+        f"got {comparison.worst_actual}, expected {comparison.worst_expected} ({reference}); "
+        f"allowed {number(allowed * floor)} = {allowed:g} x floor, floor = noise {number(comparison.noise)} + eps {number(comparison.eps)} x |expected|; "
+        f"{at_least}{n_beyond} of {comparison.n_elements} elements beyond"
+    )
+    return Finding(
+        "NUM201",
+        "divergent",
+        message,
+        {
+            "output": comparison.name,
+            "reference": comparison.reference,
+            "error": error,
+            "allowed": allowed * floor,
+            "allowed_ratio": allowed,
+            "worst_ratio": comparison.worst_ratio,
+            "n_beyond": n_beyond,
+            "n_elements": comparison.n_elements,
+            "max_abs_error": comparison.max_abs_error,
+            "rms_error": comparison.rms_error,
+            "cpu_max_abs_error": comparison.cpu_max_abs_error,
+            "cpu_rms_error": comparison.cpu_rms_error,
+            "noise": comparison.noise,
+            "eps": comparison.eps,
+        },
+    )
+
+
+def _worst_error(comparison: Comparison) -> tuple[float, float]:
+    """(error, floor) at the worst place. The floor follows from the expected value where that is a finite number;
+    otherwise (a floor of zero gives an infinite ratio) the largest error stands in."""
+    try:
+        expected = abs(complex(comparison.worst_expected.replace(" ", "")))
+    except ValueError:
+        expected = math.nan
+    floor = comparison.noise + comparison.eps * expected
+    if math.isfinite(floor) and floor > 0 and math.isfinite(comparison.worst_ratio):
+        return comparison.worst_ratio * floor, floor
+    error = comparison.max_abs_error
+    return error, error / comparison.worst_ratio if comparison.worst_ratio else 0.0
+
+
+def count_beyond(comparison: Comparison, allowed: float) -> tuple[int, str]:
+    """(elements beyond, "" or "at least "): counts exist for powers of two, between them the next is a lower bound."""
+    exponent = max(0, math.ceil(math.log2(allowed))) if allowed > 0 else 0
+    n_beyond = comparison.ratio_counts[exponent] if exponent < len(comparison.ratio_counts) else 0
+    if n_beyond == 0:
+        return 1, "at least "  # the worst element itself is beyond
+    return n_beyond, "" if 2.0**exponent == allowed else "at least "
+
+
+def masks(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
+    """NUM202, NUM203: NaN and Inf stand where the reference has them, and nowhere else."""
+    for comparison in _judged(measurement):
+        for code, what, count in (
+            ("NUM202", "NaN", comparison.n_nan_mismatch),
+            ("NUM203", "Inf", comparison.n_inf_mismatch),
+        ):
+            if count:
+                where = ""
+                if comparison.worst_actual != comparison.worst_expected and not _finite(comparison):
+                    where = f"; at {place(comparison.worst_index)} got {comparison.worst_actual}, "
+                    where += f"expected {comparison.worst_expected}"
+                yield Finding(
+                    code,
+                    "divergent",
+                    f"{comparison.name} has {what} where the reference has none, or the reverse, "
+                    f"in {count} of {comparison.n_elements} elements{where}",
+                    {"output": comparison.name, "n_different": count, "n_elements": comparison.n_elements},
+                )
+
+
+def _finite(comparison: Comparison) -> bool:
+    texts = (comparison.worst_actual.lower(), comparison.worst_expected.lower())
+    return not any("nan" in text or "inf" in text for text in texts)
+
+
+def exact(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
+    """NUM204: integers, booleans and copied bits are equal or wrong."""
+    for comparison in _judged(measurement):
+        if comparison.standard == "exact" and comparison.n_different:
+            yield Finding(
+                "NUM204",
+                "divergent",
+                f"{comparison.name} must be bit for bit that of the CPU and differs in {comparison.n_different} of "
+                f"{comparison.n_elements} elements; at {place(comparison.worst_index)} got {comparison.worst_actual}, "
+                f"expected {comparison.worst_expected}",
+                {
+                    "output": comparison.name,
+                    "n_different": comparison.n_different,
+                    "n_elements": comparison.n_elements,
+                    "max_abs_error": comparison.max_abs_error,
+                },
+            )
+
+
+def metadata(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
+    """NUM205 shape and dtype; NUM206 stride, a note: values are where they belong, and a later view may copy."""
+    for comparison in _judged(measurement):
+        expected, actual = comparison.expected, comparison.actual
+        if expected is not None and actual is not None:
+            yield from _fact_findings(comparison.name, expected, actual)
+        elif (expected is None) != (actual is None) and comparison.standard != "metadata":
+            there, missing = ("the reference", "the device") if actual is None else ("the device", "the reference")
+            yield Finding(
+                "NUM205",
+                "divergent",
+                f"{there} returns {comparison.name} and {missing} does not",
+                {"output": comparison.name},
+            )
+
+
+def _fact_findings(name: str, expected: TensorFact, actual: TensorFact) -> Iterator[Finding]:
+    data = {"output": name}
+    if expected.sizes != actual.sizes or expected.dtype != actual.dtype:
+        yield Finding(
+            "NUM205",
+            "divergent",
+            f"{name} is {actual.dtype}{place(actual.sizes)}, expected {expected.dtype}{place(expected.sizes)}",
+            data,
+        )
+    elif _meaningful(expected) != _meaningful(actual):
+        yield Finding(
+            "NUM206",
+            "supported",
+            f"{name} has strides {place(actual.strides)}, the CPU gives {place(expected.strides)}",
+            data,
+        )
+
+
+def _meaningful(fact: TensorFact) -> tuple[int, ...]:
+    """The strides that place an element: those of sizes above 1, none at all in an empty tensor."""
+    if 0 in fact.sizes:
+        return ()
+    return tuple(stride for size, stride in zip(fact.sizes, fact.strides, strict=False) if size > 1)
+
+
+def not_compared(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
+    """NUM211, a note: an output whose values are free (random numbers, uninitialised memory) or have no reference."""
+    for comparison in _judged(measurement):
+        if comparison.standard == "metadata":
+            yield Finding(
+                "NUM211",
+                "supported",
+                f"{comparison.name}: only shape, dtype and stride were compared"
+                + (f": {comparison.why}" if comparison.why else ""),
+                {"output": comparison.name},
+            )

@@ -1,0 +1,73 @@
+"""The verdict in one sentence, held to the evidence: only a measured run states what works on AMD."""
+
+from __future__ import annotations
+
+from audit.rules.coverage import percentage
+from audit.rules.wording import plural
+from audit.schema import DEVICE_STATUSES, Coverage, Finding, Run, Status, Verdict
+
+WORDS: dict[Status, str] = {
+    "supported": "supported",
+    "slow": "slow",
+    "falling_back": "falling back",
+    "divergent": "divergent",
+    "unsupported": "unsupported",
+    "inconclusive": "inconclusive",
+}
+
+
+def headline(run: Run, verdicts: tuple[Verdict, ...], totals: tuple[Coverage, ...], causes: tuple[Finding, ...]) -> str:
+    """Root causes come first; every percentage names its denominator and has the inconclusive share beside it."""
+    ops = next(total for total in totals if total.unit == "ops")
+    parts = [f"{cause.message}." for cause in causes]
+    if not verdicts:
+        parts.append("No op was recorded, so nothing was judged.")
+    else:
+        parts.append(_support(run, ops) if run.header.evidence == "measured" else _findings(run, ops))
+    left = _left_out(run)
+    if left:
+        parts.append(left)
+    text = " ".join(parts)
+    return text if run.header.evidence == "measured" else f"not measured on AMD: {text[:1].lower()}{text[1:]}"
+
+
+def _support(run: Run, ops: Coverage) -> str:
+    device = run.header.device
+    share = percentage(ops.by_status["supported"], ops.total)
+    unknown = percentage(ops.by_status["inconclusive"], ops.total)
+    return (
+        f"On {device.name} ({device.arch}) {ops.by_status['supported']:g} of {ops.total:g} ops are supported "
+        f"({share} of ops; {unknown} of ops inconclusive); {_listed(ops)}."
+    )
+
+
+def _findings(run: Run, ops: Coverage) -> str:
+    device = run.header.device
+    how = {
+        "stand-in": f"{device.name} ({device.arch}) stood in",
+        "simulated": f"the {device.name or device.backend} device stood in",
+        "predicted": f"predicted for {device.arch} from the knowledge base",
+    }.get(run.header.evidence, run.header.evidence)
+    n_found = sum(ops.by_status[status] for status in DEVICE_STATUSES if status != "supported")
+    unknown = f"{ops.by_status['inconclusive']:g} of {ops.total:g} ops inconclusive"
+    return f"{how}; findings in {n_found:g} of {ops.total:g} ops ({unknown}): {_listed(ops)}."
+
+
+def _listed(ops: Coverage) -> str:
+    """``1 op unsupported, 2 ops divergent``, worst first."""
+    found = [
+        f"{plural(int(ops.by_status[status]), 'op')} {WORDS[status]}"
+        for status in reversed(DEVICE_STATUSES)
+        if status != "supported" and ops.by_status[status]
+    ]
+    return ", ".join(found) if found else "no op with a finding"
+
+
+def _left_out(run: Run) -> str:
+    if run.header.evidence == "predicted":
+        return ""
+    n_missing = sum(case.key not in run.measurements for case in run.cases)
+    if not n_missing:
+        return ""
+    reason = f" ({run.end.reason})" if run.end is not None and run.end.reason else ""
+    return f"Partial: {n_missing} of {plural(len(run.cases), 'case')} not measured{reason}."

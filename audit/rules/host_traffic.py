@@ -1,0 +1,71 @@
+"""FBK301: whether the op's data went through the host."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from audit.knowledge.tables import matches
+from audit.rules.thresholds import Thresholds
+from audit.rules.wording import plural, size
+from audit.schema import Case, Copy, Finding, Measurement, RunHeader, TensorFact
+
+#: Ops whose work is to copy between host and device.
+COPIES = ("aten::_to_copy.*", "aten::copy_.*", "aten::_copy_from*", "aten::to.*", "aten::_pin_memory.*")
+
+_ITEM_BYTES = {"64": 8, "32": 4, "16": 2, "128": 16}
+
+
+def round_trip(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
+    """Falling back where operands went to the host *and* results of their size came back; else traffic is a note.
+
+    "Of their size": in each direction more than a few scalars a copy, and at least a fraction of the operands' bytes
+    (on the way back: of the outputs', where those are fewer, so that a reduction done on the host shows too).
+    """
+    down, up = _total(measurement, "DtoH"), _total(measurement, "HtoD")
+    if not (down.nbytes or up.nbytes):
+        return
+    result_bytes = min(measurement.operand_bytes, _output_bytes(measurement) or measurement.operand_bytes)
+    whole = (
+        not matches(case.op, COPIES)
+        and down.nbytes > thresholds.scalar_copy_bytes * down.count
+        and down.nbytes >= thresholds.host_copy_fraction * measurement.operand_bytes
+        and up.nbytes > 0
+        and up.nbytes >= thresholds.host_copy_fraction * result_bytes
+    )
+    data: dict[str, str | int | float | bool | None] = {
+        "dtoh_bytes": down.nbytes,
+        "htod_bytes": up.nbytes,
+        "n_dtoh": down.count,
+        "n_htod": up.count,
+        "operand_bytes": measurement.operand_bytes,
+    }
+    traffic = (
+        f"{size(down.nbytes)} to the host in {plural(down.count, 'copy').replace('copys', 'copies')}, "
+        f"{size(up.nbytes)} back in {plural(up.count, 'copy').replace('copys', 'copies')}"
+    )
+    if whole:
+        message = f"went through the host: {traffic}, for operands of {size(measurement.operand_bytes)}"
+        yield Finding("FBK301", "falling_back", message, data)
+    else:
+        yield Finding("FBK301", "supported", f"host traffic: {traffic}", data)
+
+
+def _total(measurement: Measurement, direction: str) -> Copy:
+    copies = [copy for copy in measurement.path.copies if copy.direction == direction]
+    return Copy(
+        "DtoH" if direction == "DtoH" else "HtoD",
+        sum(copy.nbytes for copy in copies),
+        max(sum(copy.count for copy in copies), 1 if copies else 0),
+    )
+
+
+def _output_bytes(measurement: Measurement) -> int:
+    facts = [comparison.actual or comparison.expected for comparison in measurement.comparisons]
+    return sum(_bytes(fact) for fact in facts if fact is not None)
+
+
+def _bytes(fact: TensorFact) -> int:
+    """Bytes of the elements; a dtype without a number in its name (bool) has one byte each."""
+    item = next((nbytes for digits, nbytes in _ITEM_BYTES.items() if fact.dtype.endswith(digits)), 1)
+    return math.prod(fact.sizes) * (item if not fact.dtype.startswith("complex") else max(item, 4))

@@ -1,0 +1,89 @@
+"""A run to its judgement: every case gets a verdict, nothing is skipped, and the same run gives the same judgement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from audit.codec import signature_text
+from audit.knowledge.kernels import classify_kernel
+from audit.rules.chosen_path import heaviest_kernel
+from audit.rules.coverage import coverage
+from audit.rules.headline import headline
+from audit.rules.inconclusive import never_measured
+from audit.rules.known import annotate
+from audit.rules.predict import predict
+from audit.rules.preflight import root_causes
+from audit.rules.registry import RULES
+from audit.rules.support import started_only
+from audit.rules.thresholds import DEFAULT, Thresholds
+from audit.rules.wording import plural
+from audit.schema import DEVICE_STATUSES, Case, Finding, Judgement, Measurement, Run, Status, Verdict
+
+
+def judge(run: Run, *, thresholds: Thresholds = DEFAULT) -> Judgement:
+    """Judges every case of a run file, whole or cut short."""
+    verdicts = tuple(_verdict(case, run, thresholds) for case in run.cases)
+    totals = coverage(verdicts)
+    causes = (*root_causes(run.header.preflight), *_shared_error(run, verdicts, thresholds))
+    return Judgement(run, verdicts, totals, headline(run, verdicts, totals, causes), causes, thresholds.rows())
+
+
+def status_of(findings: Iterable[Finding]) -> Status:
+    """The worst finding about the device; else inconclusive where a finding is; else supported."""
+    statuses = {finding.status for finding in findings}
+    for status in reversed(DEVICE_STATUSES):
+        if status in statuses and status != "supported":
+            return status
+    return "inconclusive" if "inconclusive" in statuses else "supported"
+
+
+def _verdict(case: Case, run: Run, thresholds: Thresholds) -> Verdict:
+    predicted = run.header.evidence == "predicted"
+    measurement = None if predicted else run.measurements.get(case.key)
+    arch = run.header.device.arch
+    findings = tuple(annotate(f, case, measurement, arch) for f in _findings(case, measurement, run, thresholds))
+    kernel = heaviest_kernel(measurement) if measurement is not None else None
+    device_time = measurement.device_time if measurement is not None else None
+    reference_time = measurement.reference_time if measurement is not None else None
+    return Verdict(
+        key=case.key,
+        op=case.op,
+        status=status_of(findings),
+        n_calls=case.n_calls,
+        phase=case.phase,
+        modules=case.modules,
+        sources=case.sources,
+        signature=signature_text(case.args, case.kwargs, case.grads),
+        findings=findings,
+        device_us=device_time.median_us if device_time is not None else None,
+        reference_us=reference_time.median_us if reference_time is not None else None,
+        library=classify_kernel(kernel.name).library if kernel is not None else None,
+    )
+
+
+def _findings(case: Case, measurement: Measurement | None, run: Run, thresholds: Thresholds) -> Iterable[Finding]:
+    if run.header.evidence == "predicted":
+        return predict(case, run.header.device.arch)
+    if measurement is not None:
+        return (finding for rule in RULES for finding in rule(case, measurement, run.header, thresholds))
+    if case.key in run.started:
+        return (started_only(case),)
+    return (never_measured(case, run),)
+
+
+def _shared_error(run: Run, verdicts: tuple[Verdict, ...], thresholds: Thresholds) -> Iterable[Finding]:
+    """SUP115: most cases that ran raised with an error about the environment, so it is one cause and not many."""
+    ran = [v for v in verdicts if v.key in run.measurements and run.measurements[v.key].device.kind != "not_run"]
+    by_message: dict[str, int] = {}
+    for verdict in ran:
+        for finding in verdict.findings:
+            if finding.code == "SUP101" and finding.data.get("signal_class") == "env":
+                by_message[finding.message] = by_message.get(finding.message, 0) + 1
+    for message, count in by_message.items():
+        if count > 1 and count > thresholds.same_error_fraction * len(ran):
+            yield Finding(
+                "SUP115",
+                "unsupported",
+                f"one error stops {count} of the {plural(len(ran), 'case')} that ran: {message}",
+                {"n_cases": count, "n_ran": len(ran)},
+            )

@@ -1,0 +1,49 @@
+"""Every rule that reads measurements, in the order in which findings are shown. A new rule is one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from audit.rules import (
+    accuracy,
+    chosen_path,
+    host_traffic,
+    inconclusive,
+    memory,
+    messages,
+    repeatability,
+    speed,
+    support,
+)
+from audit.rules.thresholds import Thresholds
+from audit.schema import Case, Finding, Measurement, RunHeader
+
+Rule: TypeAlias = Callable[[Case, Measurement, RunHeader, Thresholds], Iterator[Finding]]
+
+RULES: tuple[Rule, ...] = (
+    support.raised,
+    support.crashed,
+    support.hung,
+    support.poisons,
+    memory.damaged_inputs,
+    memory.outside_operands,
+    memory.unwritten,
+    accuracy.metadata,
+    accuracy.masks,
+    accuracy.exact,
+    accuracy.beyond_allowance,
+    repeatability.not_repeated,
+    host_traffic.round_trip,
+    chosen_path.chosen_op,
+    chosen_path.kernel_names,
+    chosen_path.lesser_blas,
+    messages.said,
+    speed.slower_than_cpu,
+    speed.first_call,
+    inconclusive.reference_failed,
+    inconclusive.device_not_judged,
+    inconclusive.nothing_compared,
+    accuracy.not_compared,
+    chosen_path.not_seen,
+)

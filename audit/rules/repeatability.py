@@ -1,0 +1,40 @@
+"""NUM208: whether two runs over the same inputs give the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from audit.rules.thresholds import Thresholds
+from audit.schema import Case, Comparison, Finding, Measurement, RunHeader
+
+#: Where a program promises determinism: torch.use_deterministic_algorithms, as recorded with the trace or the run.
+PROMISE = "deterministic_algorithms"
+
+
+def not_repeated(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
+    """Divergent where repeatability is promised: by the program, or by an output held to exact bits (one of the two
+    runs is then wrong). Else a note, since atomic additions may come in any order. Unwritten elements and random
+    outputs are not repeatable for reasons that have codes of their own."""
+    if measurement.device.kind != "ok":
+        return
+    promised = header.environment.get(PROMISE, header.settings.get(PROMISE, "")).lower() in ("1", "true")
+    for comparison in measurement.comparisons:
+        n_unexplained = comparison.n_not_repeated - comparison.n_unwritten
+        if n_unexplained > 0 and comparison.standard != "metadata":
+            yield _finding(comparison, n_unexplained, promised)
+
+
+def _finding(comparison: Comparison, count: int, promised: bool) -> Finding:
+    if promised:
+        verdict = "; torch.use_deterministic_algorithms promises that they do not"
+    elif comparison.standard == "exact":
+        verdict = "; exact outputs that change are wrong in one run at least"
+    else:
+        verdict = ""
+    total = comparison.n_elements
+    return Finding(
+        "NUM208",
+        "divergent" if verdict else "supported",
+        f"{comparison.name}: {count} of {total} elements differ between two runs on the same input{verdict}",
+        {"output": comparison.name, "n_not_repeated": count, "n_elements": total, "promised": promised},
+    )

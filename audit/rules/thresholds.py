@@ -1,0 +1,64 @@
+"""Every threshold of every rule, by name, with where its value comes from. The report prints them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Ratios are plain numbers, fractions are of one, sizes are in bytes, times in microseconds."""
+
+    allowed_ratio: float = field(
+        default=8.0,
+        metadata={
+            "source": "torch._dynamo.utils.same() accepts 2 to 10 times the low precision run's own error against "
+            "fp64, 8 for tensors of up to 500 elements; summation order and FMA grouping explain that much"
+        },
+    )
+    allowed_ratio_same_dtype: float = field(
+        default=16.0,
+        metadata={
+            "source": "twice allowed_ratio: without an fp64 form both sides carry an error, and the triangle inequality "
+            "adds them"
+        },
+    )
+    host_copy_fraction: float = field(
+        default=0.25,
+        metadata={
+            "source": "of the operand bytes; a CPU fallback moves whole operands, so at least one of up to four of a size"
+        },
+    )
+    scalar_copy_bytes: float = field(
+        default=32.0,
+        metadata={"source": "bytes a copy; four int64, more than item, nonzero or unique read back at once"},
+    )
+    slower_than_cpu_factor: float = field(
+        default=2.0,
+        metadata={"source": "times the CPU; the medians' inter-quartile ranges are taken off on both sides first"},
+    )
+    slow_floor_us: float = field(
+        default=200.0,
+        metadata={
+            "source": "microseconds; several launches with a synchronisation take 10 to 100, whatever the op does"
+        },
+    )
+    first_call_note_us: float = field(
+        default=2e6,
+        metadata={"source": "microseconds; loading a BLAS library takes about a second in a fresh process"},
+    )
+    first_call_slow_us: float = field(
+        default=30e6,
+        metadata={"source": "microseconds; MIOpen searches of 45 to 75 s a shape are reported (ROCm/TheRock#3077)"},
+    )
+    same_error_fraction: float = field(
+        default=0.5,
+        metadata={"source": "of the cases that ran; more than half with one environment error is one root cause"},
+    )
+
+    def rows(self) -> tuple[tuple[str, str, str], ...]:
+        """(name, value, source) for the report."""
+        return tuple((f.name, f"{getattr(self, f.name):g}", f.metadata["source"]) for f in fields(self))
+
+
+DEFAULT = Thresholds()
