@@ -32,6 +32,8 @@ MAX_PLACES = 64
 _EXACT_POSITIONS: Mapping[str, frozenset[int]] = {"aten::scaled_dot_product_attention.default": frozenset({3})}
 #: Dispatcher entries that compute nothing.
 _ANNOTATIONS = ("profiler::", "prim::")
+#: nn.LSTM and its like pack their weights for the GPU that they were traced on; the numbers do not change.
+_PACKING = ("aten::_cudnn_rnn_flatten_weight", "aten::_cudnn_init_dropout_state")
 _COLLECTIVES = ("c10d::", "_c10d_functional::", "_c10d_functional_autograd::", "symm_mem::")
 
 
@@ -327,6 +329,8 @@ def _unauditable(name: str) -> str:
     """Why calls of this op are no cases, or an empty string."""
     if name.startswith(_ANNOTATIONS):
         return "annotation for profilers: computes nothing"
+    if name.startswith(_PACKING):
+        return "vendor's packing of weights: moves memory, and belongs to the RNN call that follows"
     if name.startswith(_COLLECTIVES):
         return "collective: needs the other ranks"
     return ""

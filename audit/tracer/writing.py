@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import torch
 from safetensors import safe_open
 
-from audit.errors import UsageError
+from audit.errors import UnfinishedError, UsageError
 from audit.opset import extract_values, read_opset, write_opset
 from audit.schema import Case, NotAudited, Source, Trace
 from audit.tracer.recorder import Recorder
@@ -48,6 +49,19 @@ def rank_files(path: Path) -> list[Path]:
 def _rank_of(path: Path) -> int:
     match = re.search(r"\.rank(\d+)\.audit$", path.name)
     return int(match.group(1)) if match else 0
+
+
+def copy_or_merge(path: Path, target: Path) -> Trace:
+    """Puts the opset ``path`` at ``target``; where only its rank files are there, their merge."""
+    if not path.exists():
+        return merge_ranks(rank_files(path), target)
+    trace = read_opset(path)
+    if path.resolve() != target.resolve():
+        try:
+            shutil.copyfile(path, target)
+        except OSError as error:
+            raise UnfinishedError(f"cannot write {target}: {error.strerror}", "unwritable-output") from error
+    return trace
 
 
 def merge_ranks(paths: Sequence[Path], target: Path) -> Trace:

@@ -1,0 +1,291 @@
+"""The command line. Parses, hands over to the session, prints results to stdout and problems to stderr."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import re
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import audit
+from audit.errors import AuditError, UsageError
+from audit.schema import STATUSES, Judgement
+
+if TYPE_CHECKING:
+    from audit.session import RunOptions
+    from audit.targets import Target
+
+COMMANDS = ("run", "trace", "report", "doctor")
+#: Commands of the design that this version does not have yet; named so that nobody takes them for script names.
+PLANNED = ("gate", "dashboard", "opset", "predict", "explain", "sources")
+FORMATS = ("html", "json", "csv", "markdown", "junit")
+
+_EXAMPLES = """examples:
+  rocm-audit model.py                        trace, replay on the GPU here, judge, report
+  rocm-audit model.py -- --batch 8           arguments after -- are the script's own
+  rocm-audit run -m package.train            the same for a module
+  rocm-audit trace model.py -o m.audit       record only: a file that travels
+  rocm-audit run m.audit --device hip        replay it where an AMD GPU is
+  rocm-audit run m.audit --device none       no GPU: what the knowledge base says about it
+  rocm-audit report reports/model --format html,junit
+exit codes: 0 finished, 1 --fail-on tripped, 2 wrong use, 3 could not finish"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports wrong use as every other error: one sentence, its slug, exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see `{self.prog} --help`", "bad-arguments")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        options = _parse(arguments)
+        command: Callable[[argparse.Namespace], int] = options.command
+        return command(options)
+    except AuditError as error:
+        return _fail(error)
+    except KeyboardInterrupt:
+        print("rocm-audit: interrupted; go on with --resume", file=sys.stderr)
+        return 3
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output went away; there is nobody left to tell
+        return 3
+    except OSError as error:  # a full disk or a lost folder, wherever it struck
+        print(f"rocm-audit: {error.strerror or error}: {error.filename or 'input or output'} [system-error]", file=sys.stderr)
+        return 3
+
+
+def _fail(error: AuditError) -> int:
+    code = getattr(error, "code", None)
+    if isinstance(code, int):
+        return code  # the tracing process has said why already
+    print(f"rocm-audit: {error}", file=sys.stderr)
+    return error.exit_code
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    own, program = _split(arguments)
+    if own and own[0] in PLANNED:
+        raise UsageError(f"`rocm-audit {own[0]}` is not in this version", "not-yet")
+    if own and own[0] not in COMMANDS and not (own[0].startswith("-") and own[0] != "-m"):
+        own.insert(0, "run")
+    options = _parser().parse_args(own)
+    if not hasattr(options, "command"):
+        raise UsageError("nothing to do: give a script, or a command; see `rocm-audit --help`", "bad-arguments")
+    options.program_arguments = program
+    return options
+
+
+def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Our own arguments and, behind ``--``, the program's."""
+    if "--" not in arguments:
+        return arguments, ()
+    at = arguments.index("--")
+    return arguments[:at], tuple(arguments[at + 1 :])
+
+
+# --- options -----------------------------------------------------------------------------------------------------
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="rocm-audit",
+        description="Which aten ops of a model run on a HIP device, right, fast, and on the path one expects.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"rocm-audit {audit.__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", parser_class=_Parser)
+    _add_run(commands)
+    _add_trace(commands)
+    _add_report(commands)
+    _add_doctor(commands)
+    return parser
+
+
+def _add_target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", nargs="?", help="a Python script, a file that defines model and inputs, or an .audit file")
+    parser.add_argument("-m", dest="module", metavar="MODULE", help="trace a module as `python -m MODULE` would run it")
+    parser.add_argument("--steps", type=_positive, default=2, help="end the program after so many optimizer steps or forward calls (2)")
+    parser.add_argument("--mode", choices=("infer", "train"), help="for a file that defines a model: what one step is")
+    parser.add_argument("--values", type=_size, default=2 << 30, metavar="BYTES", help="keep so much of the argument values (2G; 0: none)")
+    parser.add_argument("--gpu", default="gfx942", metavar="ARCH", help="the GPU to predict for, and to pretend while tracing without one (gfx942)")
+    parser.add_argument("--force", action="store_true", help="replace what is there")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+
+
+def _add_run(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = commands.add_parser("run", help="trace, replay, judge, report")
+    _add_target(parser)
+    parser.add_argument("--device", default="auto", help="auto, hip, cuda, sim, sim:faults.py or none (auto)")
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="the run folder (reports/NAME)")
+    parser.add_argument("--format", type=_formats, default=("html", "json"), metavar="LIST", help=f"reports to write: {','.join(FORMATS)}")
+    parser.add_argument("--fail-on", type=_statuses, default=frozenset(), metavar="LIST", help="exit 1 when a case has one of these statuses")
+    parser.add_argument("--time-budget", type=_duration, metavar="TIME", help="stop replaying after 90s, 15m, 2h; what costs most goes first")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in the folder; a case that was under way is not run again")
+    parser.add_argument("--retry-started", action="store_true", help="with --resume: run the case that was under way again")
+    parser.add_argument("--confirm-hangs", action="store_true", help="run a case that hung once more (on AMD a second hang may need a power-off)")
+    parser.add_argument("--first-call-limit", type=_duration, default=180.0, metavar="TIME", help="a first call longer than this hangs (180s)")
+    parser.add_argument("--steady-limit", type=_duration, default=60.0, metavar="TIME", help="a later call longer than this hangs (60s)")
+    parser.set_defaults(command=_run)
+
+
+def _add_trace(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = commands.add_parser("trace", help="record only; a file that travels")
+    _add_target(parser)
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write the trace (NAME.audit)")
+    parser.set_defaults(command=_trace)
+
+
+def _add_report(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = commands.add_parser("report", help="judge a stored run again and write reports; needs no GPU and no torch")
+    parser.add_argument("folder", type=Path, help="a run folder, or its run.jsonl")
+    parser.add_argument("--format", type=_formats, default=("html", "json"), metavar="LIST", help=f"reports to write: {','.join(FORMATS)}")
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="where to write them (the run folder)")
+    parser.add_argument("--fail-on", type=_statuses, default=frozenset(), metavar="LIST", help="exit 1 when a case has one of these statuses")
+    parser.set_defaults(command=_report)
+
+
+def _add_doctor(commands: argparse._SubParsersAction[_Parser]) -> None:
+    parser = commands.add_parser("doctor", help="what is here, and does the audit itself work here")
+    parser.add_argument("--selftest", action="store_true", help="plant faults and look for a known GEMM in the profiler")
+    parser.add_argument("--device", default="auto", help="auto, hip, cuda or sim (auto)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the file to send back (rocm-audit-doctor.json)")
+    parser.add_argument("--force", action="store_true", help="replace that file")
+    parser.set_defaults(command=_doctor)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a positive number, got {text}")
+    return number
+
+
+def _size(text: str) -> int:
+    match = re.fullmatch(r"(\d+)([KMGT]?)B?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"expected a size such as 512M or 2G, got {text!r}")
+    return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}[match[2].upper()]
+
+
+def _duration(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"expected a duration such as 90s, 15m or 2h, got {text!r}")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def _formats(text: str) -> tuple[str, ...]:
+    return tuple(_chosen(text, FORMATS, "format"))
+
+
+def _statuses(text: str) -> frozenset[str]:
+    return frozenset(_chosen(text, STATUSES, "status"))
+
+
+def _chosen(text: str, choices: Sequence[str], what: str) -> list[str]:
+    chosen = [part.strip() for part in text.split(",") if part.strip()]
+    for part in chosen:
+        if part not in choices:
+            raise argparse.ArgumentTypeError(f"unknown {what} {part!r}; known are {', '.join(choices)}")
+    return chosen
+
+
+# --- commands ----------------------------------------------------------------------------------------------------
+
+
+def _target_of(options: argparse.Namespace) -> Target:
+    from audit.targets import find_target
+
+    if (options.target is None) == (options.module is None):
+        raise UsageError("give one program: a script, an .audit file, or -m package.module", "bad-arguments")
+    return find_target(options.module or options.target, options.module is not None, options.program_arguments)
+
+
+def _run_options(options: argparse.Namespace, target: Target, output: Path) -> RunOptions:
+    """What run and trace have in common."""
+    from audit.session import RunOptions
+
+    return RunOptions(
+        target=target,
+        output=output,
+        gpu=options.gpu,
+        n_steps=options.steps,
+        mode=options.mode,
+        values_bytes=options.values,
+        force=options.force,
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    from audit.progress import Progress
+    from audit.session import run
+
+    target = _target_of(options)
+    output = options.output or Path("reports", re.sub(r"[^\w.-]+", "_", Path(target.name).stem))
+    asked = dataclasses.replace(
+        _run_options(options, target, output),
+        device=options.device,
+        time_budget_s=options.time_budget,
+        resume=options.resume,
+        retry_started=options.retry_started,
+        confirm_hangs=options.confirm_hangs,
+        first_call_limit_s=options.first_call_limit,
+        steady_limit_s=options.steady_limit,
+        formats=options.format,
+        fail_on=options.fail_on,
+    )
+    with Progress(options.quiet) as progress:
+        judgement, code = run(asked, progress)
+    _print_result(judgement, output, options.format)
+    return code
+
+
+def _trace(options: argparse.Namespace) -> int:
+    from audit.session import trace_only
+
+    target = _target_of(options)
+    output = options.output or Path(f"{Path(target.name).stem}.audit")
+    trace, path = trace_only(_run_options(options, target, output))
+    print(f"{path}: {len(trace.cases)} cases from {trace.n_recorded} calls")
+    for item in trace.not_audited:
+        print(f"  not audited: {item.what} ({item.reason}, {item.n_calls} calls)")
+    if trace.source.error:
+        print(f"rocm-audit: the program ended early: {trace.source.error}", file=sys.stderr)
+        return 3
+    return 0
+
+
+def _report(options: argparse.Namespace) -> int:
+    from audit.session import report
+
+    judgement = report(options.folder, options.format, options.output)
+    _print_result(judgement, options.output or options.folder, options.format)
+    return 1 if any(verdict.status in options.fail_on for verdict in judgement.verdicts) else 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from audit.doctor import doctor
+
+    return doctor(selftest=options.selftest, device=options.device, output=options.output, force=options.force)
+
+
+def _print_result(judgement: Judgement, folder: Path, formats: Sequence[str]) -> None:
+    from audit.report.terminal import render_terminal
+
+    colour = sys.stdout.isatty()
+    width = shutil.get_terminal_size((100, 24)).columns
+    page = (folder if folder.suffix != ".jsonl" else folder.parent) / "report.html" if "html" in formats else None
+    sys.stdout.write(render_terminal(judgement, width, colour, page))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

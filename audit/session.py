@@ -1,0 +1,314 @@
+"""The pipeline, wired in one place: target -> trace -> replay -> run file -> judgement -> reports.
+
+torch is loaded by what replays and never by what judges: ``report`` on a machine without torch goes through here too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import audit
+from audit.errors import UsageError
+from audit.opset import extract_values, read_opset
+from audit.ordering import costliest_first
+from audit.rules.judge import judge
+from audit.rules.preflight import predicted_preflight
+from audit.schema import (
+    EVIDENCE_BY_BACKEND,
+    Case,
+    DeviceInfo,
+    Judgement,
+    Measurement,
+    PreflightCheck,
+    RunEnd,
+    RunHeader,
+    Started,
+    Status,
+    Trace,
+)
+from audit.store import RunWriter, read_run
+from audit.targets import Target
+
+if TYPE_CHECKING:
+    from audit.progress import Progress
+    from audit.replay.engine import ReplaySettings
+
+RUN_FILE = "run.jsonl"
+CASES_FILE = "cases.audit"
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What ``rocm-audit run`` was asked. ``gpu`` is the arch to predict for and to pretend while tracing."""
+
+    target: Target
+    output: Path
+    device: str = "none"
+    gpu: str = "gfx942"
+    n_steps: int = 2
+    mode: str | None = None
+    values_bytes: int = 2 << 30
+    time_budget_s: float | None = None
+    resume: bool = False
+    retry_started: bool = False
+    force: bool = False
+    confirm_hangs: bool = False
+    first_call_limit_s: float = 180.0
+    steady_limit_s: float = 60.0
+    formats: tuple[str, ...] = ("html", "json")
+    fail_on: frozenset[Status] = frozenset()
+
+
+# --- run ---------------------------------------------------------------------------------------------------------
+
+
+def run(options: RunOptions, progress: Progress) -> tuple[Judgement, int]:
+    """The whole audit; the judgement and the exit code. What was measured is on disk whatever happens."""
+    from audit.device.registry import resolve
+
+    device = resolve(options.device)  # before anything is traced: a missing device is known at once
+    prepare_output(options)
+    trace = obtain_trace(options, progress)
+    if device == "none":
+        end = _predict_only(options, trace)
+    else:
+        end = _replay_all(options, device, trace, progress)
+    judgement = judge(read_run(options.output))
+    write_reports(judgement, options.formats, options.output)
+    return judgement, exit_code(judgement, end, options.fail_on)
+
+
+def exit_code(judgement: Judgement, end: RunEnd, fail_on: frozenset[Status]) -> int:
+    """3 where the audit could not finish (program failed, device lost), 1 where ``fail_on`` tripped, else 0."""
+    if not end.complete and not end.reason.startswith(BUDGET_SPENT):
+        return 3
+    if judgement.run.header.source.error:
+        return 3
+    return 1 if any(verdict.status in fail_on for verdict in judgement.verdicts) else 0
+
+
+BUDGET_SPENT = "the time budget was spent"
+
+
+def prepare_output(options: RunOptions) -> None:
+    """Makes the run folder. Raises UsageError when it holds a run already, unless resuming or forced."""
+    folder = options.output
+    run_file = folder / RUN_FILE
+    if options.resume:
+        if not run_file.exists():
+            raise UsageError(f"nothing to resume: {run_file} does not exist", "nothing-to-resume")
+        return
+    if run_file.exists() and not options.force:
+        raise UsageError(f"{folder} holds a run already; use --force to replace it or --resume to go on", "exists")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UsageError(f"cannot write to {folder}: {error.strerror}; choose another folder with -o", "unwritable-output") from error
+    for stale in (run_file, folder / CASES_FILE, folder / "report.html", folder / "summary.json"):
+        stale.unlink(missing_ok=True)
+
+
+def obtain_trace(options: RunOptions, progress: Progress) -> Trace:
+    """The cases of the target, as ``cases.audit`` in the run folder."""
+    cases_file = options.output / CASES_FILE
+    if options.resume:
+        return read_opset(cases_file)
+    if options.target.kind == "opset":
+        from audit.tracer.writing import copy_or_merge
+
+        return copy_or_merge(options.target.path, cases_file)
+    progress.phase(f"tracing {options.target.name}")
+    trace_target(options.target, cases_file, options)
+    return read_opset(cases_file)
+
+
+def trace_target(target: Target, output: Path, options: RunOptions) -> None:
+    """Runs the program in a process of its own, which writes ``output``. Raises what that process reports."""
+    from audit.tracer.launch import trace_in_child
+
+    trace_in_child(target, output, options.n_steps, options.mode, options.values_bytes, pretended_gpu(options.gpu))
+
+
+def pretended_gpu(arch: str) -> DeviceInfo:
+    """The device to predict for, with the knowledge base's facts. Raises UsageError for an arch it does not know."""
+    from audit.knowledge.gpus import gpus_of, load_gpus
+
+    products = gpus_of(arch)
+    if not products:
+        known = ", ".join(sorted({gpu.arch for gpu in load_gpus() if gpu.vendor == "AMD"}))
+        raise UsageError(f"--gpu {arch}: not in the knowledge base; known are {known}", "unknown-gpu")
+    gpu = products[0]
+    facts = {
+        "wavefront": gpu.wavefront,
+        "compute_units": gpu.compute_units,
+        "total_memory_bytes": None if gpu.memory_gib is None else int(gpu.memory_gib * (1 << 30)),
+    }
+    return DeviceInfo(
+        "none", f"AMD {gpu.product}", arch, {name: str(value) for name, value in facts.items() if value is not None}
+    )
+
+
+# --- replay ------------------------------------------------------------------------------------------------------
+
+
+def _predict_only(options: RunOptions, trace: Trace) -> RunEnd:
+    info = pretended_gpu(options.gpu)
+    header = _header(options, trace, info, trace.environment, predicted_preflight(info))
+    end = RunEnd(complete=True, reason="nothing was run: predicted from the knowledge base")
+    with RunWriter.create(options.output / RUN_FILE, header, trace.cases) as writer:
+        writer.end(end)
+    return end
+
+
+def _replay_all(options: RunOptions, device: str, trace: Trace, progress: Progress) -> RunEnd:
+    from audit.replay.engine import ReplaySettings
+    from audit.replay.pool import Pool
+
+    with tempfile.TemporaryDirectory(prefix="rocm-audit-") as scratch:
+        settings = ReplaySettings(
+            device=device,
+            values=extract_values(options.output / CASES_FILE, Path(scratch)),
+            first_call_limit_s=options.first_call_limit_s,
+            steady_limit_s=options.steady_limit_s,
+            confirm_hangs=options.confirm_hangs,
+        )
+        with Pool(settings) as pool, _open_run(options, trace, pool.device_info(), settings) as (header, writer, waiting):
+            progress.replaying(header, trace.cases, waiting)
+            end = _write_events(pool.replay(waiting), writer, progress, options.time_budget_s)
+            writer.end(end)
+            return end
+
+
+def _write_events(
+    events: Iterator[object], writer: RunWriter, progress: Progress, budget_s: float | None
+) -> RunEnd:
+    """Appends each event before the next is asked for: the order that makes a crash of the machine recoverable."""
+    deadline = None if budget_s is None else monotonic() + budget_s
+    try:
+        for event in events:
+            if isinstance(event, Started):
+                writer.started(event.key)
+            elif isinstance(event, Measurement):
+                writer.measured(event)
+                progress.measured(event)
+                if deadline is not None and monotonic() > deadline:
+                    return RunEnd(False, f"{BUDGET_SPENT} ({budget_s:.0f} s)")
+            else:
+                return RunEnd(False, f"the device was lost: {getattr(event, 'reason', event)}")
+    except KeyboardInterrupt:
+        return RunEnd(False, "interrupted from the keyboard")
+    return RunEnd(True)
+
+
+@contextmanager
+def _open_run(
+    options: RunOptions, trace: Trace, info: DeviceInfo, settings: ReplaySettings
+) -> Iterator[tuple[RunHeader, RunWriter, list[Case]]]:
+    """The header, the run file and the cases that still wait, costliest first where time is limited."""
+    path = options.output / RUN_FILE
+    cases: Sequence[Case] = costliest_first(trace.cases) if options.time_budget_s else trace.cases
+    if not options.resume:
+        from audit.device.environment import collect_environment, look_at_machine
+        from audit.device.preflight import preflight
+
+        # The simulated device asks nothing of the machine.
+        checks = () if info.backend == "sim" else preflight(look_at_machine())
+        header = _header(options, trace, info, collect_environment(), checks, settings)
+        with RunWriter.create(path, header, trace.cases) as writer:
+            yield header, writer, list(cases)
+        return
+    old = read_run(path)
+    if (old.header.device.backend, old.header.device.arch) != (info.backend, info.arch):
+        raise UsageError(
+            f"{path} was measured on {old.header.device.name} ({old.header.device.arch}), this is {info.name} "
+            f"({info.arch}); start a new run",
+            "other-device",
+        )
+    done = set(old.measurements) | (set() if options.retry_started else set(old.started))
+    with RunWriter.resume(path) as writer:
+        yield old.header, writer, [case for case in cases if case.key not in done]
+
+
+def _header(
+    options: RunOptions,
+    trace: Trace,
+    info: DeviceInfo,
+    environment: Mapping[str, str],
+    checks: tuple[PreflightCheck, ...],
+    settings: ReplaySettings | None = None,
+) -> RunHeader:
+    shown = {"device": options.device} if settings is None else _shown_settings(settings)
+    return RunHeader(
+        evidence=EVIDENCE_BY_BACKEND[info.backend],
+        source=trace.source,
+        device=info,
+        environment=environment,
+        settings=shown,
+        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        audit_version=audit.__version__,
+        n_cases=len(trace.cases),
+        n_recorded=trace.n_recorded,
+        not_audited=trace.not_audited,
+        preflight=checks,
+        notes=trace.notes,
+    )
+
+
+def _shown_settings(settings: ReplaySettings) -> dict[str, str]:
+    """The settings for the report; file names without their folders."""
+    shown = {}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        shown[field.name] = value.name if isinstance(value, Path) else str(value)
+    folder, separator, name = settings.device.rpartition(os.sep)
+    if separator:
+        shown["device"] = f"sim:{name}" if folder.startswith("sim:") else name
+    return shown
+
+
+# --- report ------------------------------------------------------------------------------------------------------
+
+
+def report(folder: Path, formats: Sequence[str], output: Path | None) -> Judgement:
+    """Judges a stored run again and writes its reports; needs no GPU and no torch."""
+    judgement = judge(read_run(folder))
+    target = output or (folder if folder.is_dir() else folder.parent)
+    write_reports(judgement, formats, target)
+    return judgement
+
+
+def write_reports(judgement: Judgement, formats: Sequence[str], folder: Path) -> None:
+    """Every report asked for, and a repro script for each finding, with its recorded values where the trace is here."""
+    from audit.report.registry import write
+
+    with tempfile.TemporaryDirectory(prefix="rocm-audit-") as scratch:
+        cases_file = folder / CASES_FILE
+        values = extract_values(cases_file, Path(scratch)) if cases_file.exists() else None
+        write(judgement, formats, folder, values)
+
+
+# --- trace only --------------------------------------------------------------------------------------------------
+
+
+def trace_only(options: RunOptions) -> tuple[Trace, Path]:
+    """Records the target; the trace and the file it is in (one a rank under a launcher)."""
+    from audit.tracer.writing import rank_path
+
+    path = rank_path(options.output)
+    if path.exists() and not options.force:
+        raise UsageError(f"{path} exists; use --force to replace it", "exists")
+    if options.target.kind == "opset":
+        raise UsageError(f"{options.target.name} is a trace already; replay it with `rocm-audit run`", "bad-arguments")
+    trace_target(options.target, path, options)
+    return read_opset(path), path

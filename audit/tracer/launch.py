@@ -1,0 +1,72 @@
+"""Starts the tracing child and turns its end into a result or an error."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from audit.codec import encode
+from audit.errors import UnfinishedError
+from audit.schema import DeviceInfo
+from audit.targets import Target
+
+
+def trace_in_child(
+    target: Target, output: Path, n_steps: int, mode: str | None, values_bytes: int, gpu: DeviceInfo
+) -> None:
+    """Traces ``target`` into ``output``. Raises UsageError or UnfinishedError, with the child's own sentence on stderr."""
+    config = {
+        "program": {
+            "target": target.name if target.kind == "module" else str(target.path),
+            "is_module": target.kind == "module",
+            "arguments": list(target.arguments),
+            "n_steps": n_steps,
+            "mode": mode,
+        },
+        "output": str(output),
+        "values_bytes": values_bytes,
+        "gpu": encode(gpu),
+    }
+    command = [sys.executable, "-m", "audit.tracer.child", json.dumps(config)]
+    environment = {**os.environ, "PYTHONPATH": _import_path()}
+    code = subprocess.run(command, stdin=subprocess.DEVNULL, env=environment, check=False).returncode
+    if code == 0:
+        return
+    if code < 0:
+        raise UnfinishedError(_death(target.name, -code), "program-died")
+    if code in (2, 3):
+        raise ReportedByChild(code)
+    raise UnfinishedError(f"tracing {target.name} ended with exit code {code} and no result", "program-died")
+
+
+def _import_path() -> str:
+    """Lets the child import this package where it is not installed but run from its checkout."""
+    here = str(Path(__file__).resolve().parents[2])
+    return os.pathsep.join(part for part in (here, os.environ.get("PYTHONPATH", "")) if part)
+
+
+def _death(name: str, number: int) -> str:
+    try:
+        what = signal.Signals(number).name
+    except ValueError:
+        what = f"signal {number}"
+    advice = (
+        "the system may have run out of memory: trace with a smaller batch or fewer layers"
+        if number == signal.SIGKILL
+        else "run it alone to see whether it does so without the audit"
+    )
+    return f"{name} was killed by {what} while it was traced, and took its record along; {advice}"
+
+
+class ReportedByChild(UnfinishedError):
+    """The child failed and has already said why, in its own sentence on stderr."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__("the tracing process failed", "program-died")
+        self.code = code
+
+
