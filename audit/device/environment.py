@@ -61,7 +61,6 @@ class Machine:
     torch: str
     hip: str | None = None
     cuda: str | None = None
-    rocm: str | None = None
     gpus: tuple[Gpu, ...] = ()
     arch_list: tuple[str, ...] = ()
     driver: str | None = None
@@ -101,7 +100,6 @@ def look_at_machine(probe: bool = False) -> Machine:
         torch=torch.__version__,
         hip=torch.version.hip,
         cuda=torch.version.cuda,
-        rocm=getattr(torch.version, "rocm", None),
         gpus=gpus,
         arch_list=tuple(torch.cuda.get_arch_list()) if gpus else (),
         driver=_amdgpu_driver(Path("/sys/module/amdgpu")),
@@ -114,7 +112,11 @@ def look_at_machine(probe: bool = False) -> Machine:
 
 
 def collect_environment() -> dict[str, str]:
-    """What a run file says of its surroundings, as text by name; ``env.NAME`` for variables, ``gpu.0`` for GPUs."""
+    """What a run file says of its surroundings: text by name, and the shown variables by their own names.
+
+    ``audit.rules.preflight`` reads ``hip`` (what torch was built for), ``rocm`` (what is installed), ``arch_list``,
+    ``gpus`` (the arch of each) and the variables.
+    """
     machine = look_at_machine()
     named = {
         "python": platform.python_version(),
@@ -122,15 +124,14 @@ def collect_environment() -> dict[str, str]:
         "torch": machine.torch,
         "hip": machine.hip,
         "cuda": machine.cuda,
-        "rocm": machine.rocm,
-        "amdgpu_driver": machine.driver,
-        "system_rocm": machine.system_rocm,
+        "rocm": machine.system_rocm,
+        "amdgpu": machine.driver,
         "arch_list": " ".join(machine.arch_list),
+        "gpus": " ".join(gpu.arch for gpu in machine.gpus),
+        **{f"gpu {index}": describe(gpu) for index, gpu in enumerate(machine.gpus)},
         **{package: _version_of(package) for package in _PACKAGES},
+        **machine.variables,
     }
-    for index, gpu in enumerate(machine.gpus):
-        named[f"gpu.{index}"] = describe(gpu)
-    named.update({f"env.{name}": value for name, value in machine.variables.items()})
     return {name: value for name, value in named.items() if value}
 
 

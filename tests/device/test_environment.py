@@ -46,7 +46,7 @@ def test_the_environment_says_which_torch_ran(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("SOMETHING_PRIVATE", "hunter2")
     collected = collect_environment()
     assert collected["torch"] == torch.__version__
-    assert collected["env.HSA_OVERRIDE_GFX_VERSION"] == "11.0.0"
+    assert collected["HSA_OVERRIDE_GFX_VERSION"] == "11.0.0"
     assert "hunter2" not in str(collected)
 
 
@@ -67,6 +67,8 @@ def test_on_rocm_the_arch_comes_from_the_arch_name(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: RocmProperties())
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["gfx90a", "gfx942"])
+    collected = collect_environment()
+    assert (collected["hip"], collected["gpus"], collected["arch_list"]) == ("7.2.53211", "gfx942", "gfx90a gfx942")
     machine = look_at_machine()
     assert machine.gpus == (Gpu("AMD Instinct MI300X", "gfx942", "sramecc+:xnack-", 304, 206141652992),)
     assert machine.arch_list == ("gfx90a", "gfx942")
