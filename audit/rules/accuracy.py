@@ -34,11 +34,15 @@ def _beyond(comparison: Comparison, allowed: float) -> Finding:
     error, floor = _worst_error(comparison)
     n_beyond, at_least = count_beyond(comparison, allowed)
     reference = "the same-dtype CPU run" if comparison.reference == "same-dtype" else "fp64"
+    where = ""
+    if not (comparison.n_nan_mismatch or comparison.n_inf_mismatch):  # else the worst place is that of the mask
+        where = (
+            f" at {place(comparison.worst_index)}: got {comparison.worst_actual}, expected {comparison.worst_expected}"
+        )
     message = (
-        f"{comparison.name} is off by {number(error)} at {place(comparison.worst_index)}: "
-        f"got {comparison.worst_actual}, expected {comparison.worst_expected} ({reference}); "
-        f"allowed {number(allowed * floor)} = {allowed:g} x floor, floor = noise {number(comparison.noise)} + eps {number(comparison.eps)} x |expected|; "
-        f"{at_least}{n_beyond} of {comparison.n_elements} elements beyond"
+        f"{comparison.name} is off by {number(error)}{where} ({reference}); "
+        f"allowed {number(allowed * floor)} = {allowed:g} x floor; {at_least}{n_beyond} of {comparison.n_elements} "
+        f"elements beyond (floor = noise {number(comparison.noise)} + eps {number(comparison.eps)} x |expected|)"
     )
     return Finding(
         "NUM201",

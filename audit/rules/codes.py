@@ -17,7 +17,7 @@ CODES: Mapping[str, str] = {
     "SUP113": "ROCm and torch do not match",
     "SUP114": "A first kernel does not run",
     "SUP115": "One error stops most of the cases",
-    "SUP119": "A preflight check failed",
+    "SUP119": "Another preflight check",
     "SUP120": "Predicted: a kernel is known",
     "SUP121": "Predicted: another vendor's op",
     "SUP122": "Predicted: not for this dtype on this GPU",

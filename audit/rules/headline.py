@@ -17,9 +17,10 @@ WORDS: dict[Status, str] = {
 
 
 def headline(run: Run, verdicts: tuple[Verdict, ...], totals: tuple[Coverage, ...], causes: tuple[Finding, ...]) -> str:
-    """Root causes come first; every percentage names its denominator and has the inconclusive share beside it."""
+    """Root causes (not mere warnings) come first; every percentage names its denominator and has the inconclusive
+    share beside it."""
     ops = next(total for total in totals if total.unit == "ops")
-    parts = [f"{cause.message}." for cause in causes]
+    parts = [f"{cause.message}." for cause in causes if cause.status != "supported"]
     if not verdicts:
         parts.append("No op was recorded, so nothing was judged.")
     else:

@@ -33,7 +33,7 @@ def reference_failed(
     elif outcome.kind in ("crashed", "hung"):
         what = f"died {ending(outcome.signal, outcome.exit_code)}" if outcome.kind == "crashed" else "did not answer"
         yield _finding("INC907", f"the reference {what} on the CPU" + (f": {text}" if text else ""))
-    elif outcome.kind == "not_run" and measurement.device.kind != "not_run":
+    elif outcome.kind == "not_run" and (measurement.device.kind != "not_run" or outcome.message):
         yield from _not_run(outcome, "the reference was not run")
 
 
@@ -48,11 +48,16 @@ def device_not_judged(
     elif outcome.kind == "crashed" and outcome.confirmed is False:
         yield _finding(
             "INC908",
-            f"the process died {ending(outcome.signal, outcome.exit_code)} once, and not again alone in a fresh process; "
-            "an earlier op may have caused it",
+            f"the process died {ending(outcome.signal, outcome.exit_code)} once, and not again alone in a fresh "
+            "process; an earlier op may have caused it",
         )
-    elif outcome.kind == "not_run" and measurement.reference.kind in ("ok", "not_run"):
+    elif outcome.kind == "not_run" and _device_was_free(measurement.reference):
         yield from _not_run(outcome, "the device was not run")
+
+
+def _device_was_free(reference: Outcome) -> bool:
+    """Whether the device could have been run, so that its not running has a reason of its own."""
+    return reference.kind == "ok" or reference.missing_kernel or (reference.kind == "not_run" and not reference.message)
 
 
 def _not_run(outcome: Outcome, what: str) -> Iterator[Finding]:
@@ -68,13 +73,15 @@ def _not_run(outcome: Outcome, what: str) -> Iterator[Finding]:
 def nothing_compared(
     case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds
 ) -> Iterator[Finding]:
-    """INC909: both sides ran and no output was compared, or a comparison gave no number. Silence is not support."""
+    """INC909: both sides ran and an output was not compared, or gave no number. Silence is not support."""
     if measurement.device.kind != "ok" or measurement.reference.kind != "ok" or matches(case.op, VACUOUS):
         return
     if not measurement.comparisons:
         yield _finding("INC909", "the op ran on both sides and left nothing to compare")
     for comparison in measurement.comparisons:
-        if comparison.standard == "numeric" and math.isnan(comparison.worst_ratio):
+        if comparison.standard != "metadata" and comparison.n_elements and not comparison.reference:
+            yield _finding("INC909", f"{comparison.name} was not compared: the reference has no values for it")
+        elif comparison.standard == "numeric" and math.isnan(comparison.worst_ratio):
             yield _finding("INC909", f"{comparison.name} has an error ratio that is not a number")
 
 

@@ -24,7 +24,7 @@ def judge(run: Run, *, thresholds: Thresholds = DEFAULT) -> Judgement:
     """Judges every case of a run file, whole or cut short."""
     verdicts = tuple(_verdict(case, run, thresholds) for case in run.cases)
     totals = coverage(verdicts)
-    causes = (*root_causes(run.header.preflight), *_shared_error(run, verdicts, thresholds))
+    causes = (*_shared_error(run, verdicts, thresholds), *root_causes(run.header.preflight))
     return Judgement(run, verdicts, totals, headline(run, verdicts, totals, causes), causes, thresholds.rows())
 
 

@@ -18,15 +18,12 @@ class Thresholds:
     )
     allowed_ratio_same_dtype: float = field(
         default=16.0,
-        metadata={
-            "source": "twice allowed_ratio: without an fp64 form both sides carry an error, and the triangle inequality "
-            "adds them"
-        },
+        metadata={"source": "twice allowed_ratio: without an fp64 form both sides carry an error, and these add up"},
     )
     host_copy_fraction: float = field(
         default=0.25,
         metadata={
-            "source": "of the operand bytes; a CPU fallback moves whole operands, so at least one of up to four of a size"
+            "source": "of the operand bytes; a CPU fallback moves whole operands, at least one of up to four of a size"
         },
     )
     scalar_copy_bytes: float = field(
