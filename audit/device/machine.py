@@ -1,7 +1,7 @@
 """Looks at the machine itself: does torch see a GPU, why not, does a kernel run, is there room.
 
 What follows from a run's device and environment alone is judged in ``audit.rules.preflight``; here is what only a look
-at this machine tells. Pure: every check is a function from ``Machine`` to what it found, or None where it does not apply.
+at this machine tells. Every check is a pure function from ``Machine`` to what it found, None where it does not apply.
 """
 
 from __future__ import annotations
