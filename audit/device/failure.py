@@ -1,0 +1,73 @@
+"""What an exception from a device means: no kernel, no memory, or a device that cannot be used any more.
+
+Goes by types and by the texts of ROCm and CUDA builds, never by the word "cuda" alone: HIP says "HIP error", and the
+messages about a missing kernel or full memory say "CUDA" on AMD too.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, TypeAlias
+
+import torch
+
+FailureKind: TypeAlias = Literal["device_error", "out_of_memory", "missing_kernel", "raised"]
+
+_OUT_OF_MEMORY = re.compile(
+    r"\bout of memory\b|hipErrorOutOfMemory|cudaErrorMemoryAllocation|HSA_STATUS_ERROR_OUT_OF_RESOURCES"
+    r"|CU(BLAS|DNN)_STATUS_ALLOC_FAILED|miopenStatusAllocFailed|can't allocate memory|DefaultCPUAllocator",
+    re.IGNORECASE,
+)
+
+#: Sticky errors: after one of these every later call in the process fails or lies. Launch errors that leave the context
+#: usable (a missing code object) say "HIP error" too; the process is replaced all the same, which costs seconds.
+_DEVICE_ERROR = re.compile(
+    r"\b(HIP|CUDA) error\b|\bhipError[A-Z]|\bcudaError[A-Z]|device-side assert|HSA_STATUS_ERROR"
+    r"|Memory access fault|illegal memory access|unspecified launch failure|an illegal instruction was encountered",
+    re.IGNORECASE,
+)
+
+_MISSING_KERNEL = re.compile(
+    r"Could not run '[^']+' (from|with arguments from) the '\w+' backend"
+    r"|\"[\w:. ]+\" not implemented for '\w+'"
+    r"|ATen not compiled with \w+ support|was not compiled with \w+ support|is not currently implemented for the",
+)
+
+
+def classify(error: BaseException) -> FailureKind:
+    """The kind of failure; memory is looked at first, since HIP reports it as a "HIP error: out of memory"."""
+    text = str(error)
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return "out_of_memory"
+    if isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(text):
+        return "out_of_memory"
+    if _is_accelerator_error(error) or (isinstance(error, RuntimeError) and _DEVICE_ERROR.search(text)):
+        return "device_error"
+    if isinstance(error, RuntimeError) and _MISSING_KERNEL.search(text):  # NotImplementedError is a RuntimeError
+        return "missing_kernel"
+    return "raised"
+
+
+def is_device_error(error: BaseException) -> bool:
+    """True when the process must be replaced before the device is used again."""
+    return classify(error) == "device_error"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """True when memory ran out on the device or the host: about the case's size, not about its op."""
+    return classify(error) == "out_of_memory"
+
+
+def is_missing_kernel(error: BaseException) -> bool:
+    """True when there is no kernel for the op or for its dtype."""
+    return classify(error) == "missing_kernel"
+
+
+def stderr_shows_device_error(text: str) -> bool:
+    """True when what the runtime wrote to file descriptor 2 says that the device faulted (before an abort)."""
+    return bool(_DEVICE_ERROR.search(text))
+
+
+def _is_accelerator_error(error: BaseException) -> bool:
+    kind = getattr(torch, "AcceleratorError", None)  # since torch 2.8
+    return kind is not None and isinstance(error, kind)

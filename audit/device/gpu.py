@@ -1,0 +1,142 @@
+"""HIP and CUDA GPUs through one code path, since torch calls both ``cuda``.
+
+The flavour comes from ``torch.version.hip`` and the arch from ``gcnArchName``: ``get_device_capability`` of a gfx90a is
+(9, 0), that of an H100.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
+
+import torch
+
+from audit.device import timing
+from audit.device.guarded import GuardedStorage, host_copy
+from audit.device.profile import Profiler
+from audit.schema import DeviceInfo, Path, Timing
+
+T = TypeVar("T")
+
+#: L2 where the properties do not tell: larger than any we know of (MI300X: 256 MiB of Infinity Cache, H200: 50 MiB).
+_L2_BYTES = 256 << 20
+
+
+def flavour() -> Literal["hip", "cuda"] | None:
+    """What torch was built for: ``hip``, ``cuda``, or None for a CPU build."""
+    if torch.version.hip:
+        return "hip"
+    return "cuda" if torch.version.cuda else None
+
+
+def arch_of(properties: Any) -> str:
+    """``gfx942`` from ``gfx942:sramecc+:xnack-`` on HIP; ``sm_90`` on CUDA."""
+    if torch.version.hip:
+        return str(properties.gcnArchName).split(":")[0]
+    return f"sm_{properties.major}{properties.minor}"
+
+
+#: Attributes of the device properties that are shown; a torch that lacks one leaves it out.
+_PROPERTIES = (
+    "gcnArchName", "multi_processor_count", "total_memory", "warp_size", "L2_cache_size", "clock_rate",
+    "memory_clock_rate", "memory_bus_width", "shared_memory_per_block", "max_threads_per_multi_processor",
+    "regs_per_multiprocessor", "is_integrated",
+)  # fmt: skip
+
+
+def describe(properties: Any) -> DeviceInfo:
+    """The device of these properties. AMD's name may be empty: then the arch and the count of CUs stand for it."""
+    backend = flavour() or "cuda"
+    arch = arch_of(properties)
+    shown = {name: str(value) for name in _PROPERTIES if (value := getattr(properties, name, None)) is not None}
+    if backend == "cuda":
+        shown.pop("gcnArchName", None)  # there the field repeats the name
+    if override := os.environ.get("HSA_OVERRIDE_GFX_VERSION"):
+        shown["HSA_OVERRIDE_GFX_VERSION"] = override  # the arch above is what the user claims, not the chip's
+    shown["torch"] = torch.__version__
+    shown["runtime"] = str(torch.version.hip or torch.version.cuda or "")
+    name = str(properties.name).strip() or f"AMD GPU {arch} with {properties.multi_processor_count} CUs"
+    return DeviceInfo(backend, name, arch, shown)
+
+
+class GpuDevice:
+    """The current HIP or CUDA device of this process."""
+
+    def __init__(self, index: int = 0) -> None:
+        self._device = torch.device("cuda", index)
+        torch.cuda.set_device(self._device)
+        self._properties: Any = torch.cuda.get_device_properties(self._device)
+        self._profiler: Profiler | None = None
+        self._flush: torch.Tensor | None = None
+
+    @property
+    def torch_device(self) -> torch.device:
+        return self._device
+
+    def info(self) -> DeviceInfo:
+        return describe(self._properties)
+
+    def buffer(self, content: torch.Tensor) -> GuardedStorage:
+        """Copies ``content`` (1-D uint8, CPU) into a guarded storage on the GPU."""
+        return GuardedStorage(content, self._device)
+
+    def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A CPU copy with the same sizes, strides and dtype."""
+        return host_copy(tensor)
+
+    def synchronize(self) -> None:
+        torch.cuda.synchronize(self._device)
+
+    def fill_fresh_memory(self, byte: int, n_bytes: Sequence[int]) -> None:
+        """Allocates blocks of these sizes, fills and frees them, so that the caching allocator hands them out next.
+
+        The allocator takes the best fit of its free blocks: those freed here are of exactly the right size. Where
+        memory is short the larger blocks are left as they are.
+        """
+        blocks: list[torch.Tensor] = []
+        for size in sorted(n_bytes):
+            try:
+                blocks.append(torch.full((max(int(size), 1),), byte, dtype=torch.uint8, device=self._device))
+            except torch.OutOfMemoryError:
+                break
+        self.synchronize()
+        blocks.clear()
+
+    def observe(self, call: Callable[[], T]) -> tuple[T, Path]:
+        """Runs ``call`` once under the profiler; ``complete`` says that the profiler saw a known GEMM before."""
+        if self._profiler is None:
+            self._profiler = Profiler(self.synchronize)
+            self._profiler.test_itself(self._device)
+        return self._profiler.observe(call)
+
+    def time(self, call: Callable[[], object], budget_s: float) -> Timing:
+        """Device time between events around single runs, each with a cold L2 cache."""
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+
+        def measure_us() -> float:
+            self._flush_l2()
+            start.record()
+            call()
+            end.record()
+            end.synchronize()
+            return float(start.elapsed_time(end)) * 1e3
+
+        return timing.repeat(measure_us, budget_s)
+
+    def _flush_l2(self) -> None:
+        """Writes a buffer of twice the L2 cache, so that no operand is in the cache when a timed run starts."""
+        if self._flush is None:
+            n_bytes = max(2 * int(getattr(self._properties, "L2_cache_size", 0) or 0), _L2_BYTES)
+            try:
+                self._flush = torch.empty(n_bytes, dtype=torch.uint8, device=self._device)
+            except torch.OutOfMemoryError:
+                self._flush = torch.empty(0, dtype=torch.uint8, device=self._device)  # a warm cache, then
+        self._flush.zero_()
+
+    def begin_case(self, op: str, phase: str) -> None:
+        """Starts the count of ``peak_bytes`` anew."""
+        torch.cuda.reset_peak_memory_stats(self._device)
+
+    def peak_bytes(self) -> int | None:
+        return int(torch.cuda.max_memory_allocated(self._device))

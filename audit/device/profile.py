@@ -1,0 +1,156 @@
+"""One op under torch.profiler: the ops inside, the kernels that ran, the copies between host and device.
+
+The profiler names ops without overload and sees everything, also what ATen calls inside a kernel; a dispatch mode knows
+overloads and sees only what passes the dispatcher's Python key. Both together give the chosen ops.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from audit.schema import Copy, Kernel, Path
+
+T = TypeVar("T")
+
+#: "Memcpy DtoH (Device -> Pinned)" (Kineto) and the blit kernels of ROCm <= 7.1 (TraceLens util.py).
+_COPY = re.compile(r"Memcpy (DtoH|HtoD)|MEMORY_COPY_(DEVICE_TO_HOST|HOST_TO_DEVICE)")
+_ROCM_DIRECTIONS = {"DEVICE_TO_HOST": "DtoH", "HOST_TO_DEVICE": "HtoD"}
+#: Device work that is neither a kernel of an op nor a copy between host and device.
+_NO_KERNEL = re.compile(r"(Memcpy|Memset|MEMORY_COPY|__amd_rocclr_|(Context|Stream|Event) (Sync|Wait))", re.IGNORECASE)
+
+
+class OpRecorder(TorchDispatchMode):
+    """Names the ops that pass by, with overload, and changes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ops: list[str] = []
+
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.ops.append(f"{func._schema.name}.{func._overloadname}")
+        return func(*args, **(kwargs or {}))
+
+
+class Profiler:
+    """Observes single calls; says after ``test_itself`` whether this machine's profiler can be believed."""
+
+    def __init__(self, synchronize: Callable[[], None]) -> None:
+        self._synchronize = synchronize
+        self._complete = False
+
+    def test_itself(self, device: torch.device) -> None:
+        """A matmul must show at least one kernel, or missing kernels mean nothing (the AMD profiler drops records)."""
+        a = torch.ones(64, 64, device=device)
+        self._synchronize()
+        _, path = self.observe(lambda: torch.mm(a, a))
+        self._complete = bool(path.kernels) and "aten::mm.default" in path.chosen_ops
+
+    def observe(self, call: Callable[[], T]) -> tuple[T, Path]:
+        """Runs ``call`` once between synchronisations. Without a working profiler the path is not observed."""
+        self._synchronize()
+        recorder = OpRecorder()
+        profiler = self._start()
+        try:
+            with recorder:
+                result = call()
+            self._synchronize()
+        finally:
+            events = self._stop(profiler)
+        if events is None:
+            return result, Path(False, False, tuple(dict.fromkeys(recorder.ops)))
+        ops = chosen_ops(recorder.ops, [event.name() for event in events if not on_device(event)])
+        return result, Path(True, self._complete, ops, kernels_of(events), copies_of(events))
+
+    @staticmethod
+    def _start() -> Any:
+        activities = torch.profiler.ProfilerActivity
+        profiler = torch.profiler.profile(activities=[activities.CPU, activities.CUDA])
+        try:
+            profiler.start()
+        except (RuntimeError, AttributeError):
+            return None
+        return profiler
+
+    @staticmethod
+    def _stop(profiler: Any) -> list[Any] | None:
+        if profiler is None:
+            return None
+        try:
+            profiler.stop()
+            return list(profiler.profiler.kineto_results.events())
+        except (RuntimeError, AttributeError):
+            return None
+
+
+def on_device(event: Any) -> bool:
+    """True for what ran on the GPU."""
+    return str(event.device_type()).rsplit(".", 1)[-1] not in ("CPU", "MKLDNN")
+
+
+def chosen_ops(dispatched: Iterable[str], profiled: Iterable[str]) -> tuple[str, ...]:
+    """Qualified ops in order: those dispatched, and those that only the profiler saw, as their default overload."""
+    ops = list(dict.fromkeys(dispatched))
+    seen = {op.rsplit(".", 1)[0] for op in ops}
+    for name in dict.fromkeys(profiled):
+        if re.fullmatch(r"\w+::\w+", name) and name not in seen:
+            ops.append(f"{name}.{_sole_overload(name)}")
+    return tuple(ops)
+
+
+def _sole_overload(name: str) -> str:
+    namespace, _, base = name.partition("::")
+    packet = getattr(getattr(torch.ops, namespace), base, None)
+    overloads = [overload for overload in packet.overloads() if "out" not in overload] if packet is not None else []
+    return overloads[0] if len(overloads) == 1 else "default"
+
+
+def duration_us(event: Any) -> float:
+    """Microseconds; ``duration_ns`` came with torch 2.4."""
+    if hasattr(event, "duration_ns"):
+        return float(event.duration_ns()) / 1e3
+    return float(event.duration_us())
+
+
+def kernels_of(events: Iterable[Any]) -> tuple[Kernel, ...]:
+    """Kernels by name with their summed device time, in order of first launch."""
+    total: dict[str, tuple[float, int]] = {}
+    for event in events:
+        if on_device(event) and not _NO_KERNEL.match(event.name()) and not _annotates(event):
+            us, count = total.get(event.name(), (0.0, 0))
+            total[event.name()] = (us + duration_us(event), count + 1)
+    return tuple(Kernel(name, us, count) for name, (us, count) in total.items())
+
+
+def _annotates(event: Any) -> bool:
+    """User annotations are mirrored on the device's timeline and are no kernels."""
+    return bool(event.is_user_annotation()) if hasattr(event, "is_user_annotation") else False
+
+
+def copies_of(events: Iterable[Any]) -> tuple[Copy, ...]:
+    """Copies between host and device by direction, with their bytes (0 where this profiler does not tell)."""
+    total: dict[str, Copy] = {}
+    for event in events:
+        found = _COPY.search(event.name()) if on_device(event) else None
+        if found is None:
+            continue
+        direction: Any = found[1] or _ROCM_DIRECTIONS[found[2]]
+        seen = total.get(direction, Copy(direction, 0, 0))
+        total[direction] = Copy(direction, seen.nbytes + _n_bytes(event), seen.count + 1)
+    return tuple(total.values())
+
+
+def _n_bytes(event: Any) -> int:
+    """Bytes of a copy: ``nbytes()``, or Kineto's metadata where that is all there is."""
+    if hasattr(event, "nbytes") and (n := int(event.nbytes())) > 0:
+        return n
+    text = event.metadata_json() if hasattr(event, "metadata_json") else ""
+    found = re.search(r'"bytes"\s*:\s*(\d+)', text)
+    return int(found[1]) if found else 0

@@ -1,0 +1,86 @@
+"""Devices by the name that a user gives: ``hip``, ``cuda``, ``sim``, ``sim:faults.py``, ``cpu``, ``auto``, ``none``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from audit.device import gpu
+from audit.device.cpu import CpuDevice
+from audit.device.protocol import Device
+from audit.errors import UsageError
+
+NAMES = ("auto", "hip", "cuda", "sim", "sim:FAULTS.py", "cpu", "none")
+
+
+def _open_sim() -> Device:
+    from audit.device.sim.device import SimDevice  # registers a backend in this process: only when asked for by name
+
+    return SimDevice()
+
+
+def _open_gpu() -> Device:
+    return gpu.GpuDevice()
+
+
+#: One line a device.
+_DEVICES: dict[str, Callable[[], Device]] = {"hip": _open_gpu, "cuda": _open_gpu, "sim": _open_sim, "cpu": CpuDevice}
+
+
+def resolve(name: str) -> str:
+    """The device that ``name`` means here: ``auto`` is hip, else cuda, else ``none``. Opens nothing.
+
+    Raises UsageError: ``unknown-device``, ``no-device`` when the one asked for is not there, ``bad-fault-file`` when
+    there is no such file. That the file loads is found out by ``open_device``.
+    """
+    if name == "auto":
+        found = gpu.flavour()
+        return found if found is not None and torch.cuda.is_available() else "none"
+    if name.startswith("sim:"):
+        path = Path(name.removeprefix("sim:"))
+        if not path.is_file():
+            raise UsageError(f"there is no fault file {path}; expected --device sim:FAULTS.py", "bad-fault-file")
+        return name
+    if name not in _DEVICES and name != "none":
+        raise UsageError(f"unknown device {name!r}; choose one of {', '.join(NAMES)}", "unknown-device")
+    if name in ("hip", "cuda") and (problem := _absence(name)):
+        raise UsageError(problem, "no-device")
+    return name
+
+
+def open_device(name: str) -> Device:
+    """Opens the device in this process. Raises UsageError like ``resolve``, and what the device itself raises."""
+    resolved = resolve(name)
+    if resolved == "none":
+        message = "there is no device to open: no HIP and no CUDA GPU was found; use --device sim or --device none"
+        raise UsageError(message, "no-device")
+    if resolved.startswith("sim:"):
+        from audit.device.sim.device import SimDevice
+
+        return SimDevice.from_file(Path(resolved.removeprefix("sim:")))
+    return _DEVICES[resolved]()
+
+
+def _absence(name: str) -> str:
+    """Why there is no HIP (CUDA) device here and what to do, or an empty string."""
+    built_for = gpu.flavour()
+    vendor, build = ("AMD", "ROCm") if name == "hip" else ("NVIDIA", "CUDA")
+    if built_for is None:
+        return (
+            f"--device {name} needs a {build} build of torch, and torch {torch.__version__} is a CPU build; install a "
+            f"{build} build from pytorch.org, or use --device sim or --device none"
+        )
+    if built_for != name:
+        return (
+            f"--device {name} needs a {build} build of torch, and torch {torch.__version__} is built for "
+            f"{built_for.upper()}; use --device {built_for}, or install a {build} build"
+        )
+    if not torch.cuda.is_available():
+        return (
+            f"torch {torch.__version__} is a {build} build but finds no {vendor} GPU; check the driver"
+            f"{' (rocminfo)' if name == 'hip' else ' (nvidia-smi)'}, the permissions on the device files, and "
+            f"{'HIP_VISIBLE_DEVICES' if name == 'hip' else 'CUDA_VISIBLE_DEVICES'}"
+        )
+    return ""

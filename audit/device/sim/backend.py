@@ -1,0 +1,172 @@
+"""The PyTorch backend ``sim``: a wrapper tensor on the PrivateUse1 key whose ops all go through the executor."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from audit.device.sim.executor import EXECUTOR, KERNELS, map_tensors, qualified
+from audit.errors import UsageError
+from audit.schema import Copy
+
+COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
+
+#: Composites whose route is chosen before autograd; filled by ``audit.device.sim.composites``.
+ROUTED: dict[str, Any] = {}
+
+
+class SimTensor(torch.Tensor):
+    """A tensor on the simulated device; ``elem`` is the plain CPU tensor with its values, strides and storage."""
+
+    elem: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, elem: torch.Tensor) -> SimTensor:
+        made: SimTensor = torch.Tensor._make_wrapper_subclass(
+            cls, elem.size(), strides=elem.stride(), storage_offset=elem.storage_offset(), dtype=elem.dtype,
+            device=torch.device("sim:0"), layout=elem.layout,
+        )  # fmt: skip
+        made.elem = elem
+        return made
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return f"SimTensor({self.elem})"
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return dispatch(func, args, kwargs or {})
+
+
+def dispatch(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Runs one op on the device: SimTensors in, SimTensors out (CPU tensors where the op asks for the CPU)."""
+    if qualified(func) in ROUTED:
+        return ROUTED[qualified(func)](*args, **kwargs)
+    if _is_composite(func):
+        return func.decompose(*args, **kwargs)
+    original = {id(unwrap(leaf)): leaf for leaf in _leaves(args, kwargs)}
+    plain_args, plain_kwargs = map_tensors(unwrap, tuple(args)), map_tensors(unwrap, kwargs)
+    _note_transfer(func, args, kwargs)
+    result = EXECUTOR.execute(func, plain_args, plain_kwargs)
+    to_host = "device" in kwargs and torch.device(kwargs["device"] or "sim").type == "cpu"
+
+    def wrap(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        return original.get(id(leaf)) if id(leaf) in original else leaf if to_host else SimTensor(leaf)
+
+    wrapped = map_tensors(wrap, result)
+    if torch.Tag.inplace_view in func.tags:
+        _follow_metadata(args[0])
+    return wrapped
+
+
+def _is_composite(func: OpOverload) -> bool:
+    """True for an op that has no kernel but its decomposition; it arrives here only below autograd."""
+    own = func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CPU) or str(func._schema.name) in KERNELS
+    return bool(func.has_kernel_for_dispatch_key(COMPOSITE)) and not own
+
+
+def _leaves(args: Sequence[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    map_tensors(lambda leaf: found.append(leaf) if isinstance(leaf, torch.Tensor) else None, (tuple(args), kwargs))
+    return found
+
+
+def unwrap(leaf: Any) -> Any:
+    """The CPU tensor behind a SimTensor, the CPU device for the sim device, anything else as it is."""
+    if isinstance(leaf, SimTensor):
+        return leaf.elem
+    if isinstance(leaf, torch.device) and leaf.type == "sim":
+        return torch.device("cpu")
+    return leaf
+
+
+def _note_transfer(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Logs the bytes of ``copy_`` and ``_to_copy`` between host and device."""
+    name = func._schema.name
+    if name == "aten::copy_":
+        target, source = args[0], args[1]
+        to_device, from_device = isinstance(target, SimTensor), isinstance(source, SimTensor)
+    elif name == "aten::_to_copy" and kwargs.get("device") is not None:
+        source = args[0]
+        to_device, from_device = torch.device(kwargs["device"]).type == "sim", isinstance(source, SimTensor)
+    else:
+        return
+    if to_device != from_device:
+        EXECUTOR.log.copies.append(Copy("HtoD" if to_device else "DtoH", source.numel() * source.element_size()))
+
+
+def _follow_metadata(tensor: Any) -> None:
+    """After ``t_``, ``squeeze_`` and their like: gives the wrapper the sizes and strides that its values now have."""
+    if isinstance(tensor, SimTensor) and (tensor.size(), tensor.stride()) != (tensor.elem.size(), tensor.elem.stride()):
+        elem = tensor.elem
+        with torch.utils._mode_utils.no_dispatch():
+            tensor.as_strided_(elem.size(), elem.stride(), elem.storage_offset())
+
+
+# --- registration ----------------------------------------------------------------------------------------------
+
+
+def _backend_module() -> types.ModuleType:
+    module = types.ModuleType("torch.sim")
+    answers: dict[str, Any] = {
+        "is_available": True, "is_initialized": True, "device_count": 1, "current_device": 0, "_is_in_bad_fork": False,
+    }  # fmt: skip
+    for name, answer in answers.items():
+        setattr(module, name, lambda answer=answer: answer)
+    module.get_amp_supported_dtype = lambda: [torch.float16, torch.bfloat16]  # type: ignore[attr-defined]
+    module.manual_seed_all = lambda seed: None  # type: ignore[attr-defined]
+    return module
+
+
+def _factories() -> list[OpOverload]:
+    """ATen ops that make a tensor from no tensor, on the device that they are told."""
+    found = []
+    for name in torch._C._dispatch_get_all_op_names():
+        namespace, _, rest = name.partition("::")
+        packet_name, _, overload = rest.partition(".")
+        func = getattr(getattr(torch.ops.aten, packet_name, None), overload or "default", None)
+        if namespace != "aten" or not isinstance(func, OpOverload) or func.has_kernel_for_dispatch_key(COMPOSITE):
+            continue
+        arguments = func._schema.arguments
+        takes_tensor = any("Tensor" in str(argument.type) for argument in arguments)
+        if not takes_tensor and any(argument.name == "device" for argument in arguments):
+            found.append(func)
+    return found
+
+
+def _kernel(func: OpOverload) -> Any:
+    return lambda *args, **kwargs: dispatch(func, args, kwargs)
+
+
+_LIBRARY: list[torch.library.Library] = []
+
+
+def register() -> None:
+    """Makes ``sim`` a device of this process; once only. Raises UsageError where this torch cannot."""
+    if _LIBRARY:
+        return
+    try:
+        from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+    except ImportError as error:
+        message = (
+            f"torch {torch.__version__} has no Python backend registration, which the simulated device needs; "
+            "use torch 2.10 or newer, or another --device"
+        )
+        raise UsageError(message, "sim-unavailable") from error
+    from audit.device.sim import composites
+
+    _setup_privateuseone_for_python_backend("sim", backend_module=_backend_module())
+    library = torch.library.Library("aten", "IMPL")
+    for func in [*_factories(), torch.ops.aten._fused_rms_norm.default]:
+        library.impl(func.name().removeprefix("aten::"), _kernel(func), "PrivateUse1")
+    composites.register(library)
+    _LIBRARY.append(library)

@@ -1,0 +1,44 @@
+"""The op that HIP picks where ATen chooses by device, below autograd: convolutions become MIOpen's.
+
+Rules of ``use_miopen`` and ``use_miopen_depthwise`` (ATen/native/Convolution.cpp, torch 2.13): fp32, fp16 or bf16, at
+most five dims, not grouped and dilated at once; everything else stays on ATen's own slow path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+from torch._ops import OpOverload
+
+Routed: TypeAlias = tuple[OpOverload, tuple[Any, ...], dict[str, Any]]
+
+MIOPEN_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+MIOPEN_DIM_MAX = 5
+
+
+def convolution(
+    input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, stride: list[int], padding: list[int],
+    dilation: list[int], transposed: bool, output_padding: list[int], groups: int,
+) -> Routed | None:  # fmt: skip
+    """``miopen_convolution``, its transposed or depthwise form, or None where MIOpen does not take the call."""
+    if (
+        input.dtype not in MIOPEN_DTYPES
+        or not torch.backends.cudnn.enabled
+        or weight.dim() > MIOPEN_DIM_MAX
+        or input.dim() != weight.dim()
+        or 0 in (input.numel(), weight.numel())
+        or (groups > 1 and any(d != 1 for d in dilation))
+    ):
+        return None
+    aten, search = torch.ops.aten, (False, False)
+    if transposed:
+        rest = (padding, output_padding, stride, dilation, groups, *search)
+        return aten.miopen_convolution_transpose.default, (input, weight, bias, *rest), {}
+    depthwise = input.dim() == 4 and groups == input.size(1) > 1 and weight.size(0) % input.size(1) == 0
+    op = aten.miopen_depthwise_convolution.default if depthwise else aten.miopen_convolution.default
+    return op, (input, weight, bias, padding, stride, dilation, groups, *search), {}
+
+
+ROUTES: dict[str, Callable[..., Routed | None]] = {"aten::convolution": convolution}
