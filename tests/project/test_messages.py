@@ -11,8 +11,11 @@ SLUG = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 def raised_slugs(source: str) -> Iterator[str]:
-    """The slugs of calls of error classes, and of ``super().__init__`` in classes that derive from them."""
+    """The slugs of calls of error classes, of ``super().__init__`` in classes that derive from them, and at the end of
+    a message that is printed as it stands."""
     for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from re.findall(r" \[([a-z]+(?:-[a-z]+)+)\]$", node.value)
         if not isinstance(node, ast.Call):
             continue
         if len(node.args) == 2 and (_is_error_class(node.func) or _is_super_init(node.func, node.args[1])):
@@ -52,8 +55,9 @@ raise UnfinishedError("full", slug="disk-full")
 class DecodeError(AuditError):
     def __init__(self, message):
         super().__init__(message, "malformed-record")
+print(f"{error} [system-error]")
 """
-    assert set(raised_slugs(source)) == {"no-x", "disk-full", "malformed-record"}
+    assert set(raised_slugs(source)) == {"no-x", "disk-full", "malformed-record", "system-error"}
 
 
 def test_every_slug_in_the_code_is_explained(checkout: Path) -> None:
