@@ -11,7 +11,8 @@ from audit.knowledge.tables import document, matches
 @dataclass(frozen=True)
 class Behaviour:
     """One entry. ``kind``: hardware, documentation or issue. Globs in ``ops``, ``archs``, ``dtypes`` and ``codes``; an
-    empty tuple fits all. ``predicts`` is the status it foretells where the op always behaves so, else empty."""
+    empty tuple fits all. ``predicts`` is the status it foretells where the op always behaves so, else empty.
+    ``in_predictions``: told beside predictions too; false for old releases, single packages and opt-in switches."""
 
     id: str
     kind: str
@@ -25,6 +26,7 @@ class Behaviour:
     condition: str
     affected: str
     predicts: str
+    in_predictions: bool
 
     def fits(self, ops: tuple[str, ...], arch: str, dtypes: tuple[str, ...]) -> bool:
         """``ops``: the op of the case and those that ran inside; ``dtypes``: of its tensors."""
@@ -52,6 +54,7 @@ def load_behaviours() -> tuple[Behaviour, ...]:
             condition=entry["condition"],
             affected=entry["affected"],
             predicts=entry["predicts"],
+            in_predictions=entry["in_predictions"],
         )
         for entry in document("known_behaviours.json")["entries"]
     )

@@ -21,8 +21,6 @@ LIBRARY_ROUTES = (
     (("aten::lstm.*", "aten::gru.*", "aten::rnn_tanh.*", "aten::rnn_relu.*"), "MIOpen's RNN"),
     (("aten::batch_norm.*", "aten::_batch_norm_impl_index.*", "aten::instance_norm.*"), "MIOpen's batch norm"),
 )
-#: Public reports shown beside one prediction; more is a list to search, not evidence.
-MAX_REPORTS = 3
 
 
 def predict(case: Case, arch: str) -> Iterator[Finding]:
@@ -31,10 +29,19 @@ def predict(case: Case, arch: str) -> Iterator[Finding]:
     if not _arch_is_known(arch):
         yield _unknown(f"nothing is known of the GPU {arch}")
         return
-    findings = [*_from_tables(case, arch), *_from_arguments(case, arch), *_from_reports(case, arch)]
-    yield from findings
+    findings = [*_from_tables(case, arch), *_from_arguments(case, arch), *_failing_everywhere(case, arch)]
+    yield from _first_of_each_code(findings)
     if not any(finding.status == "unsupported" for finding in findings):
-        yield from _from_dispatch(case)
+        yield from _from_dispatch(case, falls_back=bool(findings))
+        yield from _reports(case, arch)
+
+
+def _first_of_each_code(findings: list[Finding]) -> list[Finding]:
+    """The tables go from particular to general, so the first of a code says most."""
+    first: dict[str, Finding] = {}
+    for finding in findings:
+        first.setdefault(finding.code, finding)
+    return list(first.values())
 
 
 def _arch_is_known(arch: str) -> bool:
@@ -50,11 +57,9 @@ def _unknown(message: str) -> Finding:
 
 
 def _from_tables(case: Case, arch: str) -> Iterator[Finding]:
-    """Vendor-only ops, dtype rules and arch lists of predictions.csv; the first row of each code speaks."""
-    told: set[str] = set()
+    """Vendor-only ops, dtype rules and arch lists of predictions.csv."""
     for entry in load_predictions():
-        if entry.code not in told and entry.fits(case.op, arch, dtypes_of(case)):
-            told.add(entry.code)
+        if entry.fits(case.op, arch, dtypes_of(case)):
             known = Known(entry.message, entry.link, entry.remedy)
             yield _predicted(entry.code, entry.status, f"{entry.message} ({arch})", entry.source, known)
 
@@ -110,26 +115,22 @@ def _argument(case: Case, position: int, name: str) -> Arg:
     return case.args[position] if position < len(case.args) else None
 
 
-def _from_reports(case: Case, arch: str) -> Iterator[Finding]:
-    """SUP121 where a report says that the op always fails there; else notes: the report may be about other shapes."""
-    n_notes = 0
+def _failing_everywhere(case: Case, arch: str) -> Iterator[Finding]:
+    """SUP121 where a public report says that the op never works there."""
     for behaviour in load_behaviours():
-        if not behaviour.fits((case.op,), arch, dtypes_of(case)):
-            continue
-        if behaviour.predicts == "unsupported":
+        if behaviour.predicts == "unsupported" and behaviour.fits((case.op,), arch, dtypes_of(case)):
             yield _predicted("SUP121", "unsupported", behaviour.title, behaviour.link, as_known(behaviour))
-        elif n_notes < MAX_REPORTS and behaviour.kind != "documentation":
-            n_notes += 1
-            yield _predicted(
-                "SUP124",
-                "supported",
-                f"a public report is near: {behaviour.title}",
-                behaviour.link,
-                as_known(behaviour),
-            )
 
 
-def _from_dispatch(case: Case) -> Iterator[Finding]:
+def _reports(case: Case, arch: str) -> Iterator[Finding]:
+    """SUP124, notes: the reports may be about other shapes and releases, so they foretell nothing by themselves."""
+    for behaviour in load_behaviours():
+        if behaviour.in_predictions and not behaviour.predicts and behaviour.fits((case.op,), arch, dtypes_of(case)):
+            message = f"a report is near this case: {behaviour.title}"
+            yield _predicted("SUP124", "supported", message, behaviour.link, as_known(behaviour))
+
+
+def _from_dispatch(case: Case, falls_back: bool) -> Iterator[Finding]:
     """The dispatch table's word: a kernel shared with CUDA, built of other ops, or none for a GPU."""
     entry = load_dispatch().get(case.op)
     if entry is None:
@@ -139,11 +140,13 @@ def _from_dispatch(case: Case) -> Iterator[Finding]:
     library = next((library for ops, library in LIBRARY_ROUTES if matches(case.op, ops)), None)
     if entry.kind == "cuda":
         yield _predicted(
-            "SUP120", "supported", f"runs: kernel {entry.kernel}, which ROCm builds share with CUDA", source
+            "SUP120", "supported", f"runs: kernel {entry.kernel} is shared by CUDA and ROCm builds", source
         )
     elif entry.kind == "composite":
-        how = f"handed to {library} where dtype and GPU allow it" if library else "built of other ops on every device"
-        yield _predicted("SUP120", "supported", f"runs: {how}", source)
+        how = ", built of other ops as on every device"
+        if library:
+            how = f", without {library}" if falls_back else f", by {library} where dtype and GPU allow it"
+        yield _predicted("SUP120", "supported", f"runs{how}", source)
     else:
         other = entry.kind == "other layout"
         what = "only for sparse, nested or quantised tensors" if other else f"only for {entry.kernel}"
