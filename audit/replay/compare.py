@@ -1,0 +1,254 @@
+"""Measures how far a device's output is from the reference, block by block; judges nothing.
+
+The metric and every field are defined in the docstring of ``audit.schema.Comparison``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+import torch
+
+from audit.replay.ties import Tie, really_different
+from audit.schema import Comparison, Standard, TensorFact
+
+#: Elements looked at in one go: bounds the memory for fp64 temporaries to some tens of MB.
+BLOCK = 1 << 20
+#: ratio_counts has at most this many entries (2**63 is beyond any threshold).
+_MAX_POWER = 64
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the reference says about one output.
+
+    ``same`` is the CPU run in the case's own dtype, ``wide`` the fp64 (complex128) one; both flat and contiguous, either
+    may be missing. ``noise``, ``cpu_max_abs_error`` and ``cpu_rms_error`` as in Comparison. Where ``facts_known`` is
+    false the dtype and strides are those of a stand-in, and the device's own are taken for right.
+    """
+
+    name: str
+    fact: TensorFact
+    standard: Standard
+    why: str = ""
+    same: torch.Tensor | None = None
+    wide: torch.Tensor | None = None
+    noise: float = 0.0
+    cpu_max_abs_error: float = 0.0
+    cpu_rms_error: float = 0.0
+    tie: Tie | None = None
+    facts_known: bool = True
+
+
+def fact_of(tensor: torch.Tensor) -> TensorFact:
+    return TensorFact(tuple(tensor.shape), tuple(tensor.stride()), str(tensor.dtype).removeprefix("torch."))
+
+
+def flat(tensor: torch.Tensor) -> torch.Tensor:
+    """All elements in logical order, contiguous, on the CPU; fp8 and the like as float32, since few ops know them."""
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    if tensor.dtype.is_floating_point and tensor.dtype.itemsize == 1:
+        tensor = tensor.to(torch.float32)
+    return tensor.reshape(-1).contiguous()
+
+
+def eps_of(dtype_name: str) -> float:
+    """Spacing of the dtype's numbers just above 1; 0 for integers and booleans."""
+    dtype = getattr(torch, dtype_name)
+    return float(torch.finfo(dtype).eps) if dtype.is_floating_point or dtype.is_complex else 0.0
+
+
+def error_between(a: torch.Tensor, b: torch.Tensor) -> tuple[float, float]:
+    """Largest and root-mean-square absolute difference over the elements finite in both (flat tensors of any dtype)."""
+    largest, squares, n = 0.0, 0.0, 0
+    for start in range(0, a.numel(), BLOCK):
+        x, y = _widened(a[start : start + BLOCK]), _widened(b[start : start + BLOCK])
+        error = (x - y).abs()[torch.isfinite(x) & torch.isfinite(y)]
+        if error.numel():
+            largest = max(largest, float(error.max()))
+            squares += float(error.square().sum())
+            n += error.numel()
+    return largest, math.sqrt(squares / n) if n else 0.0
+
+
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to(torch.complex128 if tensor.dtype.is_complex else torch.float64)
+
+
+def same_elements(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Mask of equal elements; every NaN equals every NaN, and -0.0 equals 0.0."""
+    equal = a == b
+    if a.dtype.is_floating_point or a.dtype.is_complex:
+        equal |= torch.isnan(a) & torch.isnan(b)
+    return equal
+
+
+def compare(expected: Expected, actual: torch.Tensor | None, actual_fact: TensorFact | None) -> Comparison:
+    """``actual`` holds the device's elements flat; ``actual_fact`` the shape, strides and dtype they came in."""
+    fact = expected.fact
+    if actual_fact is not None and not expected.facts_known and actual_fact.sizes == fact.sizes:
+        fact = actual_fact
+    result = Comparison(
+        name=expected.name, standard=expected.standard, expected=fact, actual=actual_fact, why=expected.why
+    )
+    if actual is None or actual_fact is None or expected.standard == "metadata":
+        return result
+    if actual_fact.sizes != fact.sizes or actual_fact.dtype != fact.dtype:
+        return result
+    result = dataclasses.replace(result, n_elements=actual.numel())
+    if expected.standard == "exact":
+        return _exact(result, expected, actual)
+    return _numeric(result, expected, actual)
+
+
+# --- exact -----------------------------------------------------------------------------------------------------
+
+
+def _exact(result: Comparison, expected: Expected, actual: torch.Tensor) -> Comparison:
+    same = expected.same if expected.same is not None else expected.wide
+    if same is None:
+        return result
+    same = same.to(actual.dtype)
+    sizes = actual_sizes(result)
+    if expected.tie is not None:
+        wrong = really_different(expected.tie, actual.reshape(sizes), same.reshape(sizes)).reshape(-1)
+    else:
+        wrong = ~same_elements(actual, same)
+    n_different = int(wrong.sum())
+    result = dataclasses.replace(result, reference="same-dtype", n_different=n_different)
+    if n_different == 0:
+        return result
+    first = int(wrong.nonzero()[0])
+    floating = actual.dtype.is_floating_point or actual.dtype.is_complex
+    largest, rms = error_between(actual, same) if floating else (0.0, 0.0)
+    return dataclasses.replace(
+        result,
+        max_abs_error=largest,
+        rms_error=rms,
+        n_nan_mismatch=int((torch.isnan(actual) != torch.isnan(same)).sum()) if floating else 0,
+        n_inf_mismatch=int((torch.isinf(actual) != torch.isinf(same)).sum()) if floating else 0,
+        worst_index=unravel(first, sizes),
+        worst_actual=_text(actual[first]),
+        worst_expected=_text(same[first]),
+    )
+
+
+def actual_sizes(result: Comparison) -> tuple[int, ...]:
+    return result.actual.sizes if result.actual is not None else ()
+
+
+def unravel(index: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """The place of the ``index``-th element in row-major order."""
+    place: list[int] = []
+    for size in reversed(sizes):
+        index, rest = divmod(index, size)
+        place.append(rest)
+    return tuple(reversed(place))
+
+
+def _text(element: torch.Tensor) -> str:
+    return str(element.item())
+
+
+# --- numeric ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Tally:
+    """Running totals over blocks."""
+
+    n_different: int = 0
+    n_nan_mismatch: int = 0
+    n_inf_mismatch: int = 0
+    max_abs_error: float = 0.0
+    squares: float = 0.0
+    n_finite: int = 0
+    worst_ratio: float = 0.0
+    worst: int | None = None
+    first_mismatch: int | None = None
+
+
+def _numeric(result: Comparison, expected: Expected, actual: torch.Tensor) -> Comparison:
+    wide = expected.wide if expected.wide is not None else expected.same
+    if wide is None:
+        return result
+    eps = eps_of(result.actual.dtype if result.actual is not None else "float32")
+    tally, counts = _Tally(), [0] * _MAX_POWER
+    for start in range(0, actual.numel(), BLOCK):
+        part = slice(start, start + BLOCK)
+        same = None if expected.same is None else expected.same[part]
+        _add_block(tally, counts, start, actual[part], wide[part], same, expected.noise, eps)
+    worst = tally.first_mismatch if tally.first_mismatch is not None else tally.worst
+    sizes = actual_sizes(result)
+    while counts and counts[-1] == 0:
+        counts.pop()
+    return dataclasses.replace(
+        result,
+        reference="fp64" if expected.wide is not None else "same-dtype",
+        n_different=tally.n_different,
+        n_nan_mismatch=tally.n_nan_mismatch,
+        n_inf_mismatch=tally.n_inf_mismatch,
+        max_abs_error=tally.max_abs_error,
+        rms_error=math.sqrt(tally.squares / tally.n_finite) if tally.n_finite else 0.0,
+        cpu_max_abs_error=expected.cpu_max_abs_error,
+        cpu_rms_error=expected.cpu_rms_error,
+        noise=expected.noise,
+        eps=eps,
+        worst_ratio=tally.worst_ratio,
+        ratio_counts=tuple(counts),
+        worst_index=() if worst is None else unravel(worst, sizes),
+        worst_actual="" if worst is None else _text(actual[worst]),
+        worst_expected="" if worst is None else _text(wide[worst]),
+    )
+
+
+def _add_block(
+    tally: _Tally,
+    counts: list[int],
+    start: int,
+    actual: torch.Tensor,
+    wide: torch.Tensor,
+    same: torch.Tensor | None,
+    noise: float,
+    eps: float,
+) -> None:
+    rounded = wide.to(actual.dtype)  # a finite fp64 value may be Inf in the output's dtype, and rightly so
+    cpu = rounded if same is None else same
+    tally.n_different += int((~same_elements(actual, cpu)).sum())
+    nan_mismatch = _agrees_with_neither(torch.isnan(actual), torch.isnan(rounded), torch.isnan(cpu))
+    inf_mismatch = _inf_mismatch(actual, rounded, cpu) & ~nan_mismatch
+    mismatch = nan_mismatch | inf_mismatch
+    tally.n_nan_mismatch += int(nan_mismatch.sum())
+    tally.n_inf_mismatch += int(inf_mismatch.sum())
+    if tally.first_mismatch is None and bool(mismatch.any()):
+        tally.first_mismatch = start + int(mismatch.nonzero()[0])
+    finite = torch.isfinite(actual) & torch.isfinite(rounded)
+    magnitude = torch.where(finite, _widened(wide).abs(), 0.0)
+    error = torch.where(finite, (_widened(actual) - _widened(wide)).abs(), 0.0)
+    ratio = torch.where(error > 0, error / (noise + eps * magnitude), 0.0)
+    tally.n_finite += int(finite.sum())
+    tally.max_abs_error = max(tally.max_abs_error, float(error.max()))
+    tally.squares += float(error.square().sum())
+    place = int(ratio.argmax())
+    if tally.worst is None or float(ratio[place]) > tally.worst_ratio:
+        tally.worst_ratio, tally.worst = float(ratio[place]), start + place
+    large = ratio[ratio > 1.0]
+    for power in range(_MAX_POWER):
+        if large.numel() == 0:
+            break
+        large = large[large > 2.0**power]
+        counts[power] += large.numel()
+
+
+def _agrees_with_neither(actual: torch.Tensor, reference: torch.Tensor, cpu: torch.Tensor) -> torch.Tensor:
+    """Where fp64 and the same-dtype CPU run disagree on NaN or Inf (an intermediate overflow), either is accepted."""
+    return (actual != reference) & (actual != cpu)
+
+
+def _inf_mismatch(actual: torch.Tensor, reference: torch.Tensor, cpu: torch.Tensor) -> torch.Tensor:
+    if actual.dtype.is_complex:
+        return _agrees_with_neither(torch.isinf(actual), torch.isinf(reference), torch.isinf(cpu))
+    signs = [torch.where(torch.isinf(t), torch.sign(t), torch.zeros_like(t)) for t in (actual, reference, cpu)]
+    return _agrees_with_neither(*signs)

@@ -1,0 +1,68 @@
+"""What the session asks of a replay: cases in, events out, in order. ``Pool`` is the local one; others may follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from audit.schema import Case, DeviceInfo, Measurement, Started
+
+
+@dataclass(frozen=True)
+class ReplaySettings:
+    """Options that steer a replay; the run header lists them.
+
+    ``device`` names a device for ``audit.device.registry.open_device``: ``cuda``, ``sim:faults.py``. ``values`` is the
+    safetensors file with stored inputs. Limits are wall-clock seconds without a sign of life: ``first_call_limit_s``
+    covers input copies and the first call in a process (kernel search, JIT), ``steady_limit_s`` each later stage,
+    ``reference_limit_s`` all CPU work on one case, ``start_limit_s`` the start of a child and its canary op.
+    ``timing_budget_s`` bounds the timed runs of one case. ``reference_memory_bytes`` caps the address space of the
+    reference child (None: no cap). ``lookahead_bytes``: cases with larger operands are not prepared while the device
+    is busy with another.
+    """
+
+    device: str = "sim"
+    values: Path | None = None
+    first_call_limit_s: float = 180.0
+    steady_limit_s: float = 60.0
+    reference_limit_s: float = 600.0
+    start_limit_s: float = 180.0
+    timing_budget_s: float = 0.05
+    confirm_hangs: bool = False
+    seed: int = 0
+    fill_bytes: tuple[int, int] = (0x5B, 0xA4)
+    n_device_threads: int = 1
+    n_reference_threads: int | None = None
+    reference_memory_bytes: int | None = None
+    lookahead_bytes: int = 1 << 30
+
+
+@dataclass(frozen=True)
+class DeviceLost:
+    """The canary op does not pass in a fresh child (or none can be started): nothing more can be replayed here."""
+
+    reason: str
+
+
+Event: TypeAlias = "Started | Measurement | DeviceLost"
+
+
+class Engine(Protocol):
+    """Replays cases. Use it as a context manager: leaving it ends its processes."""
+
+    def replay(self, cases: Sequence[Case]) -> Iterator[Event]:
+        """Events in the order of ``cases``; the last may be DeviceLost.
+
+        The device is told of a case only when the iterator is advanced past its ``Started``, so a caller that writes
+        the event to disk before asking for the next one never loses track of a case that takes the machine down.
+        A case whose reference forbids the device gets a Measurement and no Started.
+        """
+        ...
+
+    def device_info(self) -> DeviceInfo:
+        """The device replayed on, as its child sees it. Raises UnfinishedError where no child can open it."""
+        ...
+
+    def close(self) -> None: ...

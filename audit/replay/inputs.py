@@ -1,0 +1,194 @@
+"""The inputs of a case: its storages filled with stored or synthesised values, and a call bound to tensors on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+
+from audit.codec import tensors_of
+from audit.replay.synthesis import generator, synthesise
+from audit.schema import Arg, Case, Named, TensorSpec, Values
+
+
+class InputError(Exception):
+    """The recorded inputs cannot be rebuilt (values that do not fit the spec, an unknown dtype): about us, not the op."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Memory under one or more operands. ``members`` are (position, spec); ``host`` storages stay on the CPU."""
+
+    name: str
+    nbytes: int
+    host: bool
+    members: tuple[tuple[int, TensorSpec], ...]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A call with real tensors. ``operands`` are all of them by position; ``grads`` go with the outputs."""
+
+    args: list[Any]
+    kwargs: dict[str, Any]
+    grads: list[torch.Tensor | None]
+    operands: list[torch.Tensor]
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """``bfloat16`` to ``torch.bfloat16``. Raises InputError where this torch has no such dtype."""
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise InputError(f"torch {torch.__version__} has no dtype {name!r}")
+    return dtype
+
+
+def reach(sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Elements from the first to the last that a tensor touches (0 where it is empty)."""
+    if 0 in sizes:
+        return 0
+    return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+
+
+def storages_of(case: Case) -> list[Storage]:
+    """The storages of a case in order of first use; operands with the same number share one."""
+    groups: dict[tuple[int, bool], list[tuple[int, TensorSpec]]] = {}
+    for position, spec in enumerate(tensors_of(case.args, case.kwargs, case.grads)):
+        groups.setdefault((spec.storage, spec.host), []).append((position, spec))
+    return [
+        Storage(
+            name=f"{number}{'h' if host else ''}",
+            nbytes=max(_extent(spec) * torch_dtype(spec.dtype).itemsize for _, spec in members),
+            host=host,
+            members=tuple(members),
+        )
+        for (number, host), members in groups.items()
+    ]
+
+
+def _extent(spec: TensorSpec) -> int:
+    return max(spec.extent, spec.offset + reach(spec.sizes, spec.strides))
+
+
+# --- values ----------------------------------------------------------------------------------------------------
+
+
+class ValueFile:
+    """Stored operand values, read lazily; ``None`` as path is a file without any."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._file = None if path is None else safe_open(str(path), framework="pt")
+        self._names = frozenset(() if self._file is None else self._file.keys())
+
+    def get(self, key: str, position: int) -> torch.Tensor | None:
+        name = f"{key}/{position}"
+        if self._file is None or name not in self._names:
+            return None
+        tensor: torch.Tensor = self._file.get_tensor(name)
+        return tensor
+
+
+def materialise(case: Case, stored: ValueFile, seed: int) -> dict[str, torch.Tensor]:
+    """The bytes of each storage (1-D uint8), by storage name. Raises InputError.
+
+    Elements that no operand touches are zero. Where operands overlap, stored values win over synthesised ones.
+    """
+    return {storage.name: _fill(storage, case, stored, seed) for storage in storages_of(case)}
+
+
+def _fill(storage: Storage, case: Case, stored: ValueFile, seed: int) -> torch.Tensor:
+    content = torch.zeros(storage.nbytes, dtype=torch.uint8)
+    spans: list[tuple[TensorSpec, torch.Tensor]] = []
+    for position, spec in storage.members:
+        values = case.values.get(position, Values())
+        span = stored.get(case.key, position) if values.stored else None
+        if span is not None:
+            spans.append((spec, span))
+        else:
+            _synthesise_into(content, spec, values, generator(seed, case.key, position))
+    for spec, span in spans:
+        _copy_span(content, spec, span)
+    return content
+
+
+def _copy_span(content: torch.Tensor, spec: TensorSpec, span: torch.Tensor) -> None:
+    """Puts a stored span, from the operand's first element to its last reachable one, where it belongs."""
+    raw = span.reshape(-1).view(torch.uint8)
+    itemsize = torch_dtype(spec.dtype).itemsize
+    start, touched = spec.offset * itemsize, reach(spec.sizes, spec.strides) * itemsize
+    if raw.numel() != touched:
+        raise InputError(
+            f"{raw.numel()} bytes are stored for an operand that spans {touched}; the value file does not fit this trace"
+        )
+    content[start : start + touched] = raw
+
+
+def _synthesise_into(content: torch.Tensor, spec: TensorSpec, values: Values, source: torch.Generator) -> None:
+    distinct = [(n, step) for n, step in zip(spec.sizes, spec.strides, strict=True) if step != 0]
+    sizes = tuple(n for n, _ in distinct)
+    if 0 in spec.sizes:
+        return
+    dtype = torch_dtype(spec.dtype)
+    n = torch.Size(sizes).numel()
+    target = elements_of(content, dtype).as_strided(sizes, tuple(step for _, step in distinct), spec.offset)
+    target.copy_(synthesise(n, dtype, values, source).reshape(sizes))
+
+
+def elements_of(content: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The bytes seen as ``dtype``; a storage shared with smaller elements may end in a part of one."""
+    return content[: content.numel() // dtype.itemsize * dtype.itemsize].view(dtype)
+
+
+# --- binding ---------------------------------------------------------------------------------------------------
+
+
+def bind(case: Case, operand: Callable[[int, TensorSpec], torch.Tensor], device: torch.device, seed: int) -> Bound:
+    """The call with ``operand(position, spec)`` for each tensor and torch's own objects for named constants."""
+    operands: list[torch.Tensor] = []
+
+    def build(arg: Arg) -> Any:
+        if isinstance(arg, TensorSpec):
+            operands.append(_with_flags(operand(len(operands), arg), arg, case.grads is not None))
+            return operands[-1]
+        if isinstance(arg, Named):
+            return named(arg, device, seed)
+        if isinstance(arg, tuple):
+            return [build(item) for item in arg]
+        return arg
+
+    args = [build(arg) for arg in case.args]
+    kwargs = {name: build(arg) for name, arg in case.kwargs}
+    n_inputs = len(operands)
+    grads = [build(grad) for grad in case.grads or ()]
+    for index in range(n_inputs, len(operands)):
+        operands[index].requires_grad_(False)
+    return Bound(args, kwargs, grads, operands)
+
+
+def _with_flags(tensor: torch.Tensor, spec: TensorSpec, under_autograd: bool) -> torch.Tensor:
+    if spec.conj:
+        tensor = torch.conj(tensor)
+    if spec.neg:
+        tensor = torch._neg_view(tensor)
+    if under_autograd and spec.requires_grad:
+        tensor = tensor.detach().requires_grad_()
+    return tensor
+
+
+def named(constant: Named, device: torch.device, seed: int) -> Any:
+    """The torch object of a named constant. Raises InputError for a name that this torch does not know."""
+    if constant.kind == "dtype":
+        return torch_dtype(constant.name)
+    if constant.kind == "device":
+        return torch.device("cpu") if constant.name == "cpu" else device
+    if constant.kind == "generator":
+        place = device if constant.name != "cpu" and device.type == "cuda" else torch.device("cpu")
+        return torch.Generator(place).manual_seed(seed)
+    found = getattr(torch, constant.name, None)
+    if found is None:
+        raise InputError(f"torch {torch.__version__} has no {constant.kind} {constant.name!r}")
+    return found

@@ -1,0 +1,261 @@
+"""The device side: runs one case on the device with detectors beside it and writes its outputs to the spool."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Any
+
+import torch
+
+from audit.codec import encode
+from audit.detect.detector import Detector, Evidence
+from audit.device.protocol import Buffer, Device
+from audit.replay.canary import canary_passes
+from audit.replay.compare import fact_of, flat
+from audit.replay.execute import (
+    Produced,
+    call,
+    in_phase,
+    operand_names,
+    resolve,
+    with_mutated,
+)
+from audit.replay.inputs import Bound, Storage, bind, storages_of, torch_dtype
+from audit.replay.memory_facts import MemoryFacts, memory_facts
+from audit.replay.outcomes import attempt
+from audit.replay.spool import on_storage, read_spool, write_spool
+from audit.replay.standards import standard_of
+from audit.schema import Case, Outcome, TensorSpec, Timing
+
+#: Operands that the CPU leaves alone are read back and compared up to this many bytes a case.
+READ_BACK_BYTES = 64 << 20
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Placed:
+    """The operands of one run on the device: guarded buffers, and the call bound to views on them."""
+
+    bound: Bound
+    buffers: dict[str, Buffer]
+    n_damaged: int = 0
+
+
+@dataclass
+class Found:
+    """What one case gave so far; stays readable when a later step raises."""
+
+    first: dict[str, torch.Tensor] = field(default_factory=dict)
+    facts: dict[str, MemoryFacts] = field(default_factory=dict)
+    timing: Timing | None = None
+    first_us: float | None = None
+    n_damaged: int = 0
+    guards_broken: dict[str, None] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+class DeviceSide:
+    """Measures cases on ``device``; ``folder`` has the spooled inputs and receives the outputs."""
+
+    def __init__(
+        self,
+        device: Device,
+        detectors: list[Detector],
+        folder: FilePath,
+        seed: int,
+        fills: tuple[int, int],
+        timing_budget_s: float,
+    ) -> None:
+        self._device = device
+        self._detectors = detectors
+        self._folder = folder
+        self._seed = seed
+        self._fills = fills
+        self._timing_budget_s = timing_budget_s
+
+    def measure(self, case: Case, job: dict[str, Any], say: Say) -> dict[str, Any]:
+        """Runs the case; ``job`` has the spool ``index``, the ``mutated`` positions and expected ``output_bytes``.
+
+        Whatever the op raises is part of the answer. ``say`` is told before each stage that may hang.
+        """
+        found, evidence = Found(), Evidence()
+        for detector in self._detectors:
+            detector.begin(self._device)
+        outcome = attempt(lambda: self._runs(case, job, say, found)) or Outcome("ok")
+        if outcome.kind == "ok":
+            outcome = self._beside(case, job, say, found) or outcome
+        for detector in self._detectors:
+            detector.end(self._device, evidence)
+        outcome = dataclasses.replace(outcome, stderr=evidence.stderr, warnings=evidence.warnings)
+        outputs, index = self._spool_outputs(case, found) if outcome.kind == "ok" else ({}, {})
+        if outcome.kind == "out_of_memory":
+            self._free_memory()
+        say("steady")
+        canary = "not run" if outcome.device_error else self._canary()
+        return {
+            "outcome": encode(outcome),
+            "outputs": outputs,
+            "index": index,
+            "path": encode(evidence.path),
+            "timing": None if found.timing is None else encode(found.timing),
+            "peak_bytes": evidence.peak_bytes,
+            "n_damaged_inputs": found.n_damaged,
+            "guards_broken": list(found.guards_broken),
+            "canary": canary,
+            "notes": found.notes,
+        }
+
+    # --- the compared runs -----------------------------------------------------------------------------------------
+
+    def _runs(self, case: Case, job: dict[str, Any], say: Say, found: Found) -> None:
+        """Two runs with fresh inputs over differently filled memory; the first one's outputs are kept."""
+        say("first call")
+        self._device.begin_case(case.op, case.phase)
+        found.first = self._run(case, job, self._fills[0], found)
+        say("steady")
+        second = self._run(case, job, self._fills[1], found)
+        standard = standard_of(case)
+        for name, tensor in found.first.items():
+            mutated = name.endswith("(mutated)")
+            repeats = standard.must_repeat(name)
+            written = standard.must_be_written(name) and not mutated
+            other = second.get(name, tensor.new_empty(0))
+            found.facts[name] = memory_facts(tensor, other, self._fills, written, repeats)
+
+    def _run(self, case: Case, job: dict[str, Any], fill: int, found: Found) -> dict[str, torch.Tensor]:
+        """One run; host copies of what it gave, by name."""
+        op = resolve(case.op)
+        placed = self._place(case, job, verify=True)
+        found.n_damaged = max(found.n_damaged, placed.n_damaged)
+        torch.manual_seed(self._seed)
+        self._device.fill_fresh_memory(fill, job["output_bytes"])
+        start = time.perf_counter()
+        produced = in_phase(case.phase, case, lambda: call(case, op, placed.bound))
+        self._device.synchronize()
+        if found.first_us is None:
+            found.first_us = (time.perf_counter() - start) * 1e6
+        changed = [*job["mutated"], *self._changed(case, job, placed)]
+        outputs = with_mutated(case, placed.bound, produced, changed)
+        host = {item.name: self._device.to_host(item.tensor) for item in outputs if item.tensor is not None}
+        self._check_guards(case, placed, found)
+        return host
+
+    def _place(self, case: Case, job: dict[str, Any], verify: bool) -> Placed:
+        """Fresh operands. Each copy to the device is read back, and made again once where it arrived damaged."""
+        contents = read_spool(self._folder / f"{case.key}.inputs", job["index"])
+        buffers: dict[str, Buffer] = {}
+        owner: dict[int, Storage] = {}
+        n_damaged = 0
+        for storage in storages_of(case):
+            owner.update((position, storage) for position, _ in storage.members)
+            content = contents[storage.name]
+            if storage.host:
+                contents[storage.name] = content.clone()
+                continue
+            buffers[storage.name] = self._device.buffer(content)
+            if verify and not torch.equal(buffers[storage.name].read(), content):
+                buffers[storage.name] = self._device.buffer(content)
+                n_damaged += not torch.equal(buffers[storage.name].read(), content)
+
+        def operand(position: int, spec: TensorSpec) -> torch.Tensor:
+            storage, dtype = owner[position], torch_dtype(spec.dtype)
+            if storage.host:
+                return on_storage(contents[storage.name], dtype, spec.sizes, spec.strides, spec.offset)
+            return buffers[storage.name].view(dtype, spec.sizes, spec.strides, spec.offset)
+
+        return Placed(bind(case, operand, self._device.torch_device, self._seed), buffers, n_damaged)
+
+    def _changed(self, case: Case, job: dict[str, Any], placed: Placed) -> list[int]:
+        """Operands whose bytes changed although the CPU changes none of them, where reading back is cheap."""
+        contents = read_spool(self._folder / f"{case.key}.inputs", job["index"])
+        left = READ_BACK_BYTES
+        changed: list[int] = []
+        for storage in storages_of(case):
+            positions = [position for position, _ in storage.members]
+            left -= storage.nbytes
+            if storage.host or left < 0 or set(positions) & set(job["mutated"]):
+                continue
+            if not torch.equal(placed.buffers[storage.name].read(), contents[storage.name]):
+                changed += positions
+        return changed
+
+    def _check_guards(self, case: Case, placed: Placed, found: Found) -> None:
+        names = operand_names(case)
+        for storage in storages_of(case):
+            if not storage.host and not placed.buffers[storage.name].guards_intact():
+                found.guards_broken[names[storage.members[0][0]]] = None
+
+    # --- beside the compared runs ----------------------------------------------------------------------------------
+
+    def _beside(self, case: Case, job: dict[str, Any], say: Say, found: Found) -> Outcome | None:
+        """Observed call and timed calls. Their plain exceptions are noted; a device error is the case's outcome."""
+        for step, what in ((self._observe, "observed"), (self._time, "timed")):
+            say("steady")
+            failure = attempt(lambda step=step: step(case, job, found))  # type: ignore[misc]
+            if isinstance(failure, Outcome):
+                if failure.device_error:
+                    return dataclasses.replace(failure, message=f"while it was {what}: {failure.message}")
+                found.notes.append(f"could not be {what}: {failure.error_type}: {failure.message.splitlines()[0]}")
+        return None
+
+    def _observe(self, case: Case, job: dict[str, Any], found: Found) -> None:
+        placed = self._place(case, job, verify=False)
+        op = resolve(case.op)
+        torch.manual_seed(self._seed)
+        for detector in self._detectors:
+            detector.watch(lambda: in_phase(case.phase, case, lambda: call(case, op, placed.bound)))
+
+    def _time(self, case: Case, job: dict[str, Any], found: Found) -> None:
+        """Times repeated calls on one set of operands. Ops that write an operand see it drift, which costs no accuracy
+        of the time; ops that change an operand's shape cannot be repeated and are not timed."""
+        op = resolve(case.op)
+        if torch.Tag.inplace_view in op.tags:
+            found.notes.append("not timed: each call changes the shape that the next one would see")
+            return
+        placed = self._place(case, job, verify=False)
+        bound = placed.bound
+
+        def plain() -> object:
+            return op(*bound.args, **bound.kwargs)
+
+        def timed() -> Timing:
+            if case.grads is not None:
+                return self._device.time(lambda: call(case, op, bound), self._timing_budget_s)
+            with torch.no_grad():
+                return self._device.time(plain, self._timing_budget_s)
+
+        timing = in_phase(case.phase, case, timed)
+        found.timing = dataclasses.replace(timing, first_us=found.first_us)
+
+    # --- after -----------------------------------------------------------------------------------------------------
+
+    def _spool_outputs(self, case: Case, found: Found) -> tuple[dict[str, Any], dict[str, tuple[int, int]]]:
+        outputs: dict[str, Any] = {}
+        contents: dict[str, torch.Tensor] = {}
+        for name, tensor in found.first.items():
+            elements = flat(tensor)
+            contents[name] = elements.view(torch.uint8)
+            facts = found.facts.get(name, MemoryFacts())
+            outputs[name] = {
+                "fact": encode(fact_of(tensor)),
+                "stored_dtype": str(elements.dtype).removeprefix("torch."),
+                "n_unwritten": facts.n_unwritten,
+                "first_unwritten": facts.first_unwritten,
+                "n_not_repeated": facts.n_not_repeated,
+            }
+        return outputs, write_spool(self._folder / f"{case.key}.outputs", contents)
+
+    def _canary(self) -> str:
+        result = attempt(lambda: canary_passes(self._device))
+        return "passed" if result is True else "failed"
+
+    def _free_memory(self) -> None:
+        gc.collect()
+        if self._device.torch_device.type == "cuda":
+            torch.cuda.empty_cache()

@@ -1,0 +1,332 @@
+"""The reference side: builds a case's inputs, runs it on the CPU, and measures the device's outputs against that."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from audit.codec import decode, encode
+from audit.replay import widen
+from audit.replay.compare import Expected, compare, error_between, fact_of, flat
+from audit.replay.equivalents import equivalent_of
+from audit.replay.execute import (
+    Produced,
+    call,
+    in_phase,
+    mutated_name,
+    operand_names,
+    resolve,
+    with_mutated,
+    written_operands,
+)
+from audit.replay.inputs import Bound, InputError, ValueFile, bind, materialise, storages_of, torch_dtype
+from audit.replay.outcomes import attempt
+from audit.replay.spool import bytes_of, on_storage, read_spool, write_spool
+from audit.replay.standards import OpStandard, standard_of
+from audit.replay.ties import tie_of
+from audit.schema import Case, Comparison, Outcome, TensorFact, TensorSpec, Timing
+
+#: Above this time for one fp64 run the second, perturbed one is left out.
+PERTURB_LIMIT_S = 2.0
+#: The CPU is timed again as long as this lasts; longer ops count with their one run.
+RETIME_LIMIT_S = 0.005
+_CPU = torch.device("cpu")
+
+
+@dataclass
+class Prepared:
+    """What the reference side keeps of a case until the device's outputs arrive."""
+
+    case: Case
+    outcome: Outcome
+    device_may_run: bool
+    expected: dict[str, Expected] = field(default_factory=dict)
+    mutated: list[int] = field(default_factory=list)
+    index: dict[str, tuple[int, int]] = field(default_factory=dict)
+    timing: Timing | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class CpuRun:
+    """One run on the CPU: what it gave, on what it ran, how long the call took."""
+
+    produced: list[Produced]
+    bound: Bound
+    seconds: float
+
+
+class Reference:
+    """Prepares cases and compares their outputs. ``folder`` receives the spooled inputs."""
+
+    def __init__(self, values: Path | None, folder: Path, seed: int) -> None:
+        self._stored = ValueFile(values)
+        self._folder = folder
+        self._seed = seed
+        self._prepared: dict[str, Prepared] = {}
+
+    def prepare(self, case: Case) -> dict[str, Any]:
+        """Spools the inputs, runs the case, keeps what is expected; says whether the device may be touched."""
+        prepared = self._prepare(case)
+        if prepared.device_may_run:
+            self._prepared[case.key] = prepared
+        return {
+            "outcome": encode(prepared.outcome),
+            "device_may_run": prepared.device_may_run,
+            "index": prepared.index,
+            "mutated": prepared.mutated,
+            "timing": None if prepared.timing is None else encode(prepared.timing),
+            "notes": prepared.notes,
+            "output_bytes": [_nbytes(e.fact) for e in prepared.expected.values()],
+        }
+
+    def _prepare(self, case: Case) -> Prepared:
+        try:
+            contents = materialise(case, self._stored, self._seed)
+        except InputError as error:
+            message = f"the recorded inputs cannot be rebuilt: {error}"
+            return Prepared(case, Outcome("not_run", error_type="InputError", message=message), device_may_run=False)
+        prepared = Prepared(case, Outcome("ok"), device_may_run=True)
+        prepared.index = write_spool(self._folder / f"{case.key}.inputs", contents)
+        standard = standard_of(case)
+        run = self._run(case, lambda: resolve(case.op), contents)
+        if isinstance(run, CpuRun):
+            prepared.mutated = _mutated(case, run.bound, contents)
+            prepared.timing = self._retimed(case, run, prepared.mutated)
+            self._expect(prepared, run, contents, standard)
+            return prepared
+        prepared.outcome = run
+        prepared.device_may_run = run.missing_kernel
+        if run.missing_kernel:
+            prepared.mutated = written_operands(case)
+            self._expect_without_kernel(prepared, contents, standard)
+        return prepared
+
+    def _run(
+        self,
+        case: Case,
+        op: Callable[[], Callable[..., Any]],
+        contents: dict[str, torch.Tensor],
+        operand: Callable[[int, TensorSpec], torch.Tensor] | None = None,
+    ) -> CpuRun | Outcome:
+        def run() -> CpuRun:
+            function = op()
+            bound = bind(case, operand or narrow_operands(case, contents), _CPU, self._seed)
+            torch.manual_seed(self._seed)
+            start = time.perf_counter()
+            produced = in_phase(case.phase, case, lambda: call(case, function, bound))
+            return CpuRun(produced, bound, time.perf_counter() - start)
+
+        return attempt(run)
+
+    def _retimed(self, case: Case, run: CpuRun, mutated: list[int]) -> Timing:
+        """Times short ops that change no argument a few more times, so that the first call's set-up does not count."""
+        first_us = run.seconds * 1e6
+        if mutated or case.grads is not None or run.seconds > RETIME_LIMIT_S:
+            return Timing(median_us=first_us, iqr_us=0.0, n=1, first_us=first_us)
+        op, times = resolve(case.op), []
+        deadline = time.perf_counter() + RETIME_LIMIT_S
+        with torch.no_grad():
+            while len(times) < 20 and time.perf_counter() < deadline:
+                start = time.perf_counter()
+                op(*run.bound.args, **run.bound.kwargs)
+                times.append((time.perf_counter() - start) * 1e6)
+        if len(times) < 2:
+            return Timing(median_us=first_us, iqr_us=0.0, n=1, first_us=first_us)
+        low, _, high = statistics.quantiles(times, n=4)
+        return Timing(median_us=statistics.median(times), iqr_us=high - low, n=len(times), first_us=first_us)
+
+    # --- expectations ----------------------------------------------------------------------------------------------
+
+    def _expect(
+        self, prepared: Prepared, run: CpuRun, contents: dict[str, torch.Tensor], standard: OpStandard
+    ) -> None:
+        case = prepared.case
+        wide: dict[str, torch.Tensor] = {}
+        moved: dict[str, torch.Tensor] = {}
+        if standard.standard == "numeric":
+            op = resolve(case.op)
+            wide, seconds = self._wide(case, lambda: op, contents, prepared.mutated, move=False)
+            prepared.notes += [] if wide else ["no fp64 form of this op on the CPU: compared in its own dtype"]
+            if not wide:
+                moved = self._moved_narrow(case, contents, prepared.mutated)
+            elif seconds <= PERTURB_LIMIT_S:
+                moved, _ = self._wide(case, lambda: op, contents, prepared.mutated, move=True)
+            else:
+                prepared.notes.append(f"noise from the CPU's own error alone: the fp64 run took {seconds:.1f} s")
+        for name, tensor in _by_name(case, run, prepared.mutated).items():
+            expected = _expected(name, tensor, wide, moved, standard)
+            tie = tie_of(case, name, run.bound) if expected.standard == "exact" else None
+            prepared.expected[name] = dataclasses.replace(expected, tie=tie)
+
+    def _expect_without_kernel(
+        self, prepared: Prepared, contents: dict[str, torch.Tensor], standard: OpStandard
+    ) -> None:
+        """The reference where the CPU has no kernel: an equivalent in fp64, else the op itself if it has an fp64 kernel."""
+        case = prepared.case
+        equivalent = equivalent_of(case.op)
+        op = (lambda: equivalent) if equivalent is not None else (lambda: resolve(case.op))
+        wide, seconds = self._wide(case, op, contents, prepared.mutated, move=False)
+        if not wide:
+            prepared.notes.append("no CPU kernel and no CPU equivalent: the numbers are not compared")
+            return
+        how = "its CPU equivalent" if equivalent is not None else "the same op"
+        prepared.outcome = Outcome("ok", message=f"no CPU kernel for this dtype or op; compared with {how} in fp64")
+        moved = self._wide(case, op, contents, prepared.mutated, move=True)[0] if seconds <= PERTURB_LIMIT_S else {}
+        for name, tensor in wide.items():
+            kind, why = standard.of_output(name)
+            noise = _change(moved, name, flat(tensor))
+            values = None if kind == "metadata" else flat(tensor)
+            prepared.expected[name] = Expected(name, fact_of(tensor), kind, why, None, values, noise, facts_known=False)
+
+    def _wide(
+        self,
+        case: Case,
+        op: Callable[[], Callable[..., Any]],
+        contents: dict[str, torch.Tensor],
+        mutated: list[int],
+        move: bool,
+    ) -> tuple[dict[str, torch.Tensor], float]:
+        """fp64 outputs by name (none where that fails) and the seconds it took."""
+        wide_case = widen.widened(case)
+        operand = widen.operands(case, contents, self._seed if move else None)
+        run = self._run(wide_case, op, contents, operand)
+        if not isinstance(run, CpuRun):
+            return {}, 0.0
+        return _by_name(case, run, mutated), run.seconds
+
+    def _moved_narrow(
+        self, case: Case, contents: dict[str, torch.Tensor], mutated: list[int]
+    ) -> dict[str, torch.Tensor]:
+        moved = widen.moved_contents(case, contents, self._seed)
+        run = self._run(case, lambda: resolve(case.op), moved)
+        return _by_name(case, run, mutated) if isinstance(run, CpuRun) else {}
+
+    # --- comparison ------------------------------------------------------------------------------------------------
+
+    def compare(self, key: str, outputs: dict[str, Any], path: Path, index: dict[str, tuple[int, int]]) -> list[Any]:
+        """Comparisons (as JSON) of the outputs that the device left in the spool file ``path``."""
+        prepared = self._prepared.pop(key)
+        spans = read_spool(path, index)
+        unchanged = self._unchanged(prepared, [name for name in outputs if name not in prepared.expected])
+        comparisons = [
+            _comparison(expected, outputs.get(name), spans) for name, expected in {**prepared.expected, **unchanged}.items()
+        ]
+        known = {comparison.name for comparison in comparisons}
+        comparisons += [_without_reference(name, item) for name, item in outputs.items() if name not in known]
+        return [encode(comparison) for comparison in comparisons]
+
+    def _unchanged(self, prepared: Prepared, names: list[str]) -> dict[str, Expected]:
+        """Expectations for operands that only the device has changed: they should be as they were."""
+        case = prepared.case
+        positions = {mutated_name(name): position for position, name in enumerate(operand_names(case))}
+        wanted = [name for name in names if name in positions]
+        if not wanted or prepared.outcome.missing_kernel:
+            return {}
+        contents = read_spool(self._folder / f"{case.key}.inputs", prepared.index)
+        bound = bind(case, narrow_operands(case, contents), _CPU, self._seed)
+        inputs = {name: bound.operands[positions[name]].detach() for name in wanted}
+        why = "the CPU leaves this argument as it was"
+        return {name: Expected(name, fact_of(t), "exact", why, same=flat(t)) for name, t in inputs.items()}
+
+    def forget(self, key: str) -> None:
+        """Drops what is kept of a case whose outputs will not come."""
+        self._prepared.pop(key, None)
+
+
+def narrow_operands(case: Case, contents: dict[str, torch.Tensor]) -> Callable[[int, TensorSpec], torch.Tensor]:
+    """Fresh operands in the case's own dtypes: each storage is copied once, operands on it share it."""
+    fresh = {
+        position: content
+        for storage in storages_of(case)
+        for content in [contents[storage.name].clone()]
+        for position, _ in storage.members
+    }
+
+    def operand(position: int, spec: TensorSpec) -> torch.Tensor:
+        return on_storage(fresh[position], torch_dtype(spec.dtype), spec.sizes, spec.strides, spec.offset)
+
+    return operand
+
+
+def _mutated(case: Case, bound: Bound, contents: dict[str, torch.Tensor]) -> list[int]:
+    """Positions of the operands that the run wrote: by schema, or because their bytes changed (running statistics)."""
+    declared = set(written_operands(case))
+    for storage in storages_of(case):
+        if any(position in declared for position, _ in storage.members):
+            continue
+        position = storage.members[0][0]
+        if not torch.equal(bytes_of(bound.operands[position]), contents[storage.name]):
+            declared.update(position for position, _ in storage.members)
+    return sorted(declared)
+
+
+def _by_name(case: Case, run: CpuRun, mutated: list[int]) -> dict[str, torch.Tensor]:
+    outputs = with_mutated(case, run.bound, run.produced, mutated)
+    return {item.name: item.tensor for item in outputs if item.tensor is not None}
+
+
+def _expected(
+    name: str,
+    tensor: torch.Tensor,
+    wide: dict[str, torch.Tensor],
+    moved: dict[str, torch.Tensor],
+    standard: OpStandard,
+) -> Expected:
+    kind, why = standard.of_output(name)
+    same, fact = flat(tensor), fact_of(tensor)
+    if kind == "metadata":
+        return Expected(name, fact, kind, why)
+    if kind == "exact" or not (same.dtype.is_floating_point or same.dtype.is_complex):
+        return Expected(name, fact, "exact", why, same=same)
+    reference = wide.get(name)
+    if reference is None or reference.numel() != same.numel():
+        return Expected(name, fact, kind, why, same=same, noise=_change(moved, name, same))
+    elements = flat(reference)
+    largest, rms = error_between(same, elements)
+    return Expected(name, fact, kind, why, same, elements, max(largest, _change(moved, name, elements)), largest, rms)
+
+
+def _change(moved: dict[str, torch.Tensor], name: str, elements: torch.Tensor) -> float:
+    """The worst change of an output when the inputs moved; 0 where it was not tried."""
+    tensor = moved.get(name)
+    return 0.0 if tensor is None or tensor.numel() != elements.numel() else error_between(flat(tensor), elements)[0]
+
+
+def _comparison(expected: Expected, output: dict[str, Any] | None, spans: dict[str, torch.Tensor]) -> Comparison:
+    if output is None:
+        return compare(expected, None, None)
+    fact = decode(TensorFact, output["fact"])
+    dtype = torch_dtype(output["stored_dtype"])
+    result = compare(expected, spans[expected.name].view(dtype), fact)
+    return _with_memory_facts(result, output)
+
+
+def _without_reference(name: str, output: dict[str, Any]) -> Comparison:
+    """An output that the reference does not have."""
+    fact = decode(TensorFact, output["fact"])
+    result = Comparison(name, "metadata", None, fact, why="no reference for this output")
+    return _with_memory_facts(result, output)
+
+
+def _with_memory_facts(result: Comparison, output: dict[str, Any]) -> Comparison:
+    return dataclasses.replace(
+        result,
+        n_unwritten=output["n_unwritten"],
+        first_unwritten=tuple(output["first_unwritten"]),
+        n_not_repeated=output["n_not_repeated"],
+    )
+
+
+def _nbytes(fact: TensorFact) -> int:
+    n = 1
+    for size in fact.sizes:
+        n *= size
+    return n * torch_dtype(fact.dtype).itemsize

@@ -1,0 +1,128 @@
+"""Which standard each output of an op is held to, and why: exact, numeric or metadata."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import torch
+
+from audit.replay.execute import resolve
+from audit.schema import Case, Standard
+
+#: Ops that only move, select, compare or count: another device has no freedom to differ in a bit.
+EXACT = frozenset(
+    """
+    clone copy copy_ _to_copy contiguous cat stack split split_with_sizes chunk unbind index index_select gather take
+    take_along_dim masked_select masked_fill masked_fill_ where embedding flip roll repeat repeat_interleave tril triu
+    tril_ triu_ constant_pad_nd pixel_shuffle pixel_unshuffle channel_shuffle unfold nonzero eq ne lt le gt ge eq_ ne_
+    lt_ le_ gt_ ge_ logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor isnan
+    isinf isfinite isposinf isneginf abs neg sign relu relu_ maximum minimum clamp clamp_ clamp_min clamp_max
+    clamp_min_ clamp_max_ max min amax amin aminmax argmax argmin sort argsort topk msort floor ceil trunc fill fill_
+    zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full zero zero_ eye scalar_tensor
+    _local_scalar_dense item equal threshold threshold_ threshold_backward max_pool1d max_pool2d max_pool3d
+    max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool2d adaptive_max_pool3d bucketize searchsorted
+    diagonal_copy slice_scatter select_scatter diagonal_scatter as_strided_scatter index_fill index_fill_ masked_scatter
+    masked_scatter_ lift_fresh lift_fresh_copy detach alias resolve_conj resolve_neg conj_physical one_hot
+    reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d
+    slice_backward select_backward diagonal_backward _foreach_copy_ _foreach_zero_ _foreach_neg _foreach_neg_
+    _foreach_abs _foreach_abs_ kthvalue median nanmedian mode cummax cummin upsample_nearest1d upsample_nearest2d
+    upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d bincount unique_consecutive _unique2
+    unique_dim scatter scatter_ index_copy index_copy_ view_as_real view_as_complex
+    """.split()
+)
+
+#: Outputs hold whatever was in memory.
+UNINITIALISED = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "resize_", "resize_as_")
+
+#: Outputs that only the matching backward of the same device can read: (op glob, output glob).
+PRIVATE = (
+    ("_scaled_dot_product_*_attention", "rng_state"),
+    ("_scaled_dot_product_*_attention", "unused"),
+    ("_scaled_dot_product_*_attention", "philox_*"),
+    ("_scaled_dot_product_*_attention", "debug_attn_mask"),
+    ("_scaled_dot_product_*_attention", "cum_seq_*"),
+    ("_scaled_dot_product_*_attention", "max_*"),
+    ("_flash_attention_forward", "rng_state"),
+    ("_flash_attention_forward", "unused"),
+    ("_flash_attention_forward", "debug_attn_mask"),
+    ("_efficient_attention_forward", "philox_*"),
+    ("_efficient_attention_forward", "max_seqlen_*"),
+    ("cudnn_batch_norm", "output 3"),
+    ("_batch_norm_with_update*", "output 3"),
+    ("_thnn_fused_lstm_cell", "output 2"),
+    ("_thnn_fused_gru_cell", "output 1"),
+    ("_cudnn_rnn", "output [34]"),
+    ("miopen_rnn", "output [34]"),
+)
+
+_RANDOM = "a random op: its numbers may differ between devices"
+_PRIVATE = "private to the device that made it"
+
+
+@dataclass(frozen=True)
+class OpStandard:
+    """The standard of an op. ``random`` outputs need not repeat; ``uninitialised`` ones need not be written."""
+
+    standard: Standard
+    why: str = ""
+    random: bool = False
+    uninitialised: bool = False
+    private: tuple[str, ...] = ()
+
+    def of_output(self, name: str) -> tuple[Standard, str]:
+        """The standard of one output by its name, and why it is not compared by value, if so."""
+        if any(fnmatchcase(name, pattern) for pattern in self.private):
+            return "metadata", _PRIVATE
+        return self.standard, self.why
+
+    def must_be_written(self, name: str) -> bool:
+        return not self.uninitialised and self.of_output(name)[1] != _PRIVATE
+
+    def must_repeat(self, name: str) -> bool:
+        return not self.random and self.must_be_written(name)
+
+
+def standard_of(case: Case) -> OpStandard:
+    """The standard for ``case``; an op that this torch does not know is numeric."""
+    base = case.op.split("::")[-1].split(".")[0]
+    private = tuple(output for op, output in PRIVATE if fnmatchcase(base, op))
+    if base in UNINITIALISED:
+        return OpStandard("metadata", "its content is not defined", uninitialised=True)
+    try:
+        op = resolve(case.op)
+    except AttributeError:
+        return OpStandard("numeric", private=private)
+    if is_random(case, op):
+        return OpStandard("metadata", _RANDOM, random=True, private=private)
+    exact = base in EXACT or _is_view(op)
+    return OpStandard("exact" if exact else "numeric", private=private)
+
+
+def is_random(case: Case, op: torch._ops.OpOverload) -> bool:
+    """Whether the call draws random numbers: dropout does only when training with a probability above zero."""
+    arguments = _arguments(case, op)
+    chances = [arguments[name] for name in ("p", "dropout_p", "dropout") if name in arguments]
+    training = [arguments[name] for name in ("train", "training") if name in arguments]
+    if False in training or (chances and all(isinstance(p, (int, float)) and p == 0 for p in chances)):
+        return False
+    seeded = torch.Tag.nondeterministic_seeded in op.tags
+    return seeded or _fused_dropout(arguments)
+
+
+def _fused_dropout(arguments: dict[str, object]) -> bool:
+    """Ops without the tag (``miopen_rnn``) that apply dropout while training."""
+    dropout = arguments.get("dropout", arguments.get("dropout_p"))
+    return isinstance(dropout, float) and dropout > 0 and arguments.get("train", True) is True
+
+
+def _arguments(case: Case, op: torch._ops.OpOverload) -> dict[str, object]:
+    """Arguments by schema name, defaults filled in."""
+    given: dict[str, object] = {a.name: a.default_value for a in op._schema.arguments if a.has_default_value()}
+    given.update(zip((a.name for a in op._schema.arguments), case.args, strict=False))
+    given.update(case.kwargs)
+    return given
+
+
+def _is_view(op: torch._ops.OpOverload) -> bool:
+    return any(r.alias_info is not None and not r.alias_info.is_write for r in op._schema.returns)

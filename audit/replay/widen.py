@@ -1,0 +1,97 @@
+"""The same case in double precision, and with every float input moved by one rounding step."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import torch
+
+from audit.replay.execute import resolve
+from audit.replay.inputs import elements_of, storages_of, torch_dtype
+from audit.replay.spool import on_storage
+from audit.replay.synthesis import generator
+from audit.schema import Arg, Case, Named, TensorSpec
+
+
+def wide_dtype(dtype: torch.dtype) -> torch.dtype:
+    """float64 for floats, complex128 for complex numbers, anything else as it is."""
+    if dtype.is_complex:
+        return torch.complex128
+    return torch.float64 if dtype.is_floating_point else dtype
+
+
+def widened(case: Case) -> Case:
+    """The case with dtype arguments in double precision and ``half_to_float`` off; tensor specs stay as they are."""
+    try:
+        names = [argument.name for argument in resolve(case.op)._schema.arguments]
+    except AttributeError:
+        names = []
+    args = tuple(_widened(names[i] if i < len(names) else "", arg) for i, arg in enumerate(case.args))
+    kwargs = tuple((name, _widened(name, arg)) for name, arg in case.kwargs)
+    return dataclasses.replace(case, args=args, kwargs=kwargs)
+
+
+def _widened(name: str, arg: Arg) -> Arg:
+    if name == "half_to_float":
+        return False
+    if isinstance(arg, Named) and arg.kind == "dtype":
+        return Named("dtype", str(wide_dtype(torch_dtype(arg.name))).removeprefix("torch."))
+    return arg
+
+
+def operands(
+    case: Case, contents: dict[str, torch.Tensor], move_seed: int | None
+) -> Callable[[int, TensorSpec], torch.Tensor]:
+    """Fresh operands in double precision with the case's strides and sharing; moved if ``move_seed`` is given.
+
+    Operands of different dtypes on one storage (rare) are widened one by one and then share nothing.
+    """
+    wide: dict[int, torch.Tensor] = {}
+    narrow: dict[int, torch.Tensor] = {}
+    for storage in storages_of(case):
+        position, spec = storage.members[0]
+        dtype = torch_dtype(spec.dtype)
+        content = contents[storage.name]
+        if len({member.dtype for _, member in storage.members}) > 1:
+            narrow.update((p, content.clone()) for p, _ in storage.members)
+        elif wide_dtype(dtype) != dtype or dtype.is_floating_point or dtype.is_complex:
+            elements = elements_of(content, dtype).to(wide_dtype(dtype), copy=True)
+            if move_seed is not None:
+                move(elements, dtype, generator(move_seed, case.key, position))
+            wide.update((p, elements) for p, _ in storage.members)
+        else:
+            shared = content.clone()
+            narrow.update((p, shared) for p, _ in storage.members)
+
+    def operand(position: int, spec: TensorSpec) -> torch.Tensor:
+        if position in wide:
+            return wide[position].as_strided(spec.sizes, spec.strides, spec.offset)
+        dtype = torch_dtype(spec.dtype)
+        tensor = on_storage(narrow[position], dtype, spec.sizes, spec.strides, spec.offset)
+        return tensor.to(wide_dtype(dtype))
+
+    return operand
+
+
+def moved_contents(case: Case, contents: dict[str, torch.Tensor], seed: int) -> dict[str, torch.Tensor]:
+    """The storages with every float element moved by one rounding step, in their own dtypes."""
+    moved: dict[str, torch.Tensor] = {}
+    for storage in storages_of(case):
+        position, spec = storage.members[0]
+        dtype = torch_dtype(spec.dtype)
+        content = contents[storage.name].clone()
+        uniform = len({member.dtype for _, member in storage.members}) == 1
+        if uniform and (dtype.is_floating_point or dtype.is_complex):
+            elements = elements_of(content, dtype)
+            wide = elements.to(wide_dtype(dtype))
+            move(wide, dtype, generator(seed, case.key, position))
+            elements.copy_(wide)
+        moved[storage.name] = content
+    return moved
+
+
+def move(wide: torch.Tensor, dtype: torch.dtype, source: torch.Generator) -> None:
+    """Multiplies each element in place by 1 + eps(dtype) or 1 - eps(dtype), at random."""
+    signs = torch.randint(0, 2, wide.shape, generator=source, dtype=torch.int8).to(torch.float64)
+    wide.mul_(signs.mul_(2).sub_(1).mul_(torch.finfo(dtype).eps).add_(1))

@@ -1,0 +1,139 @@
+"""The child process of a replay: ``python -m audit.replay.worker ROLE READ_FD WRITE_FD PARENT_PID STDERR_FILE``.
+
+ROLE is ``reference`` or ``device``. The first message sets it up; each later one is a case, or part of one, and is
+answered by one message with ``"done": true``. Messages are JSON lines on the two pipes; stdout is never used.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from audit.codec import decode, encode
+from audit.detect.stderr import redirect
+from audit.errors import AuditError
+from audit.replay.wire import Channel, ChannelClosed, Message
+from audit.schema import Case
+
+Handler = Callable[[Message], Message]
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(argv: list[str]) -> None:
+    """Serves until the auditor closes the channel."""
+    role, read_fd, write_fd, parent, stderr_file = argv
+    redirect(Path(stderr_file))
+    _die_with(int(parent))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    import torch  # noqa: F401  # ahead of the first message, so that a spare child is ready when it is needed
+
+    channel = Channel(int(read_fd), int(write_fd))
+    try:
+        setup = channel.receive()
+        handlers = _set_up(role, setup, channel)
+        if handlers is None:
+            return
+        while True:
+            message = channel.receive()
+            channel.send(_answer(handlers[message["command"]], message))
+    except ChannelClosed:
+        return
+
+
+def _die_with(parent: int) -> None:
+    """No orphans: the kernel kills this process when the auditor dies (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before the call above
+        os._exit(0)
+
+
+def _set_up(role: str, setup: Message, channel: Channel) -> dict[str, Handler] | None:
+    try:
+        make = _reference_handlers if role == "reference" else _device_handlers
+        handlers, answer = make(setup, channel)
+    except AuditError as error:
+        channel.send({"done": True, "error": str(error), "slug": error.slug, "usage": error.exit_code == 2})
+        return None
+    except Exception as error:  # noqa: BLE001  # the worker loop: a device that does not open is an answer, not a crash
+        channel.send({"done": True, "error": f"{type(error).__name__}: {error}"})
+        return None
+    channel.send({"done": True, **answer})
+    return handlers
+
+
+def _answer(handler: Handler, message: Message) -> Message:
+    try:
+        return {"done": True, **handler(message)}
+    except Exception as error:  # noqa: BLE001  # the worker loop: our own bug in one case must not end the audit
+        import traceback
+
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        return {"done": True, "bug": f"{type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno})"}
+
+
+# --- roles -----------------------------------------------------------------------------------------------------
+
+
+def _reference_handlers(setup: Message, channel: Channel) -> tuple[dict[str, Handler], Message]:
+    import torch
+
+    from audit.replay.reference import Reference
+
+    if setup["n_threads"] is not None:
+        torch.set_num_threads(setup["n_threads"])
+    if setup["memory_bytes"] is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (setup["memory_bytes"], setup["memory_bytes"]))
+    folder = Path(setup["folder"])
+    reference = Reference(None if setup["values"] is None else Path(setup["values"]), folder, setup["seed"])
+
+    def prepare(message: Message) -> Message:
+        return reference.prepare(decode(Case, message["case"]))
+
+    def compare(message: Message) -> Message:
+        index = {name: (start, length) for name, (start, length) in message["index"].items()}
+        path = folder / f"{message['key']}.outputs"
+        return {"comparisons": reference.compare(message["key"], message["outputs"], path, index)}
+
+    def forget(message: Message) -> Message:
+        reference.forget(message["key"])
+        return {}
+
+    return {"prepare": prepare, "compare": compare, "forget": forget}, {}
+
+
+def _device_handlers(setup: Message, channel: Channel) -> tuple[dict[str, Handler], Message]:
+    import torch
+
+    from audit.detect.registry import DETECTORS
+    from audit.device.registry import open_device
+    from audit.replay.canary import canary_passes
+    from audit.replay.measure import DeviceSide
+
+    torch.set_warn_always(True)
+    torch.set_num_threads(setup["n_threads"])
+    device = open_device(setup["device"])
+    detectors = [make() for make in DETECTORS]
+    first, second = setup["fills"]
+    side = DeviceSide(device, detectors, Path(setup["folder"]), setup["seed"], (first, second), setup["timing_budget_s"])
+    info: dict[str, Any] = encode(device.info())
+    canary = canary_passes(device)
+
+    def say(stage: str) -> None:
+        channel.send({"stage": stage})
+
+    def measure(message: Message) -> Message:
+        return side.measure(decode(Case, message["case"]), message, say)
+
+    return {"measure": measure}, {"info": info, "canary": canary}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
