@@ -64,8 +64,15 @@ def run_composite(op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict
 
 
 def is_composite(op: torch._ops.OpOverload) -> bool:
-    """Whether the op is only a composition of others (CompositeImplicitAutograd)."""
-    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
+    """Whether the op is only a composition of others on every device.
+
+    Some ops (``silu_backward``) have a composite kernel for unknown devices beside real ones for CPU and CUDA, and the
+    two differ in the last bit.
+    """
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    return has_kernel(op.name(), "CompositeImplicitAutograd") and not any(
+        has_kernel(op.name(), key) for key in ("CPU", "CUDA")
+    )
 
 
 class CompositeKernels:

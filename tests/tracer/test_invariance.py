@@ -1,0 +1,90 @@
+"""The program under the tracer computes what it computes without, bit for bit, and every call is accounted for."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from audit.schema import Source, Trace
+from audit.tracer.recorder import Recorder
+from audit.tracer.values import ValueRecorder
+from tests.architectures import ARCHITECTURES, Step, encoder_fast_path, gru_packed, lstm_ctc, seeded, vit_inference
+
+
+def record(step: Step) -> tuple[list[torch.Tensor], Trace, Recorder]:
+    recorder = Recorder(ValueRecorder())
+    recorder.start()
+    try:
+        results = list(seeded(step))
+    finally:
+        recorder.stop()
+    return results, recorder.build(Source("script", step.__name__), {})[0], recorder
+
+
+@pytest.mark.parametrize("step", ARCHITECTURES, ids=lambda step: step.__name__)
+def test_outputs_gradients_weights_and_rng_state_are_bitwise_those_of_an_untraced_run(step: Step) -> None:
+    untraced = list(seeded(step))
+    traced, trace, recorder = record(step)
+    assert len(traced) == len(untraced) > 1
+    for a, b in zip(traced, untraced, strict=True):
+        assert torch.equal(a, b)
+    accounted = sum(case.n_calls for case in trace.cases) + sum(item.n_calls for item in trace.not_audited)
+    assert trace.n_recorded == accounted > 20
+    assert recorder.vendor_ops() == []
+    assert {item.reason for item in trace.not_audited} <= {"annotation for profilers: computes nothing"}
+
+
+def ops(trace: Trace) -> set[str]:
+    return {case.op for case in trace.cases}
+
+
+def test_device_choosing_ops_are_recorded_as_the_composite_with_its_backward() -> None:
+    trace = record(lstm_ctc)[1]
+    [lstm] = [case for case in trace.cases if case.op == "aten::lstm.input"]
+    assert lstm.grads is not None
+    assert [grad is not None for grad in lstm.grads] == [True, False, False]
+    assert lstm.grads[0] is not None
+    assert lstm.grads[0].sizes == (2, 20, 32)
+    assert {"aten::ctc_loss.IntList", "aten::ctc_loss.Tensor"} & ops(trace)
+    assert not any("mkldnn" in op or "_ctc_loss" in op for op in ops(trace))
+
+
+def test_a_packed_sequence_reaches_the_gru_as_data_and_batch_sizes() -> None:
+    [gru] = [case for case in record(gru_packed)[1].cases if case.op == "aten::gru.data"]
+    assert gru.grads is not None
+    batch_sizes = gru.args[1]
+    assert getattr(batch_sizes, "dtype", None) == "int64"
+
+
+def test_the_encoder_fast_path_stays_in_place() -> None:
+    assert "aten::_transformer_encoder_layer_fwd.default" in ops(record(encoder_fast_path)[1])
+
+
+def test_inference_mode_no_grad_and_grad_lead_to_the_same_forward_ops() -> None:
+    def with_no_grad() -> list[torch.Tensor]:
+        with torch.no_grad():
+            return vit_forward()
+
+    def with_grad() -> list[torch.Tensor]:
+        return [out.detach() for out in vit_forward()]
+
+    def with_inference_mode() -> list[torch.Tensor]:
+        with torch.inference_mode():
+            return [out.clone() for out in vit_forward()]
+
+    seen = [
+        {case.op for case in record(step)[1].cases if case.modules} for step in (with_no_grad, with_grad, with_inference_mode)
+    ]
+    assert "aten::scaled_dot_product_attention.default" in seen[0]
+    # Views of inference tensors are made without the version-counting detach that autograd adds.
+    assert seen[0] - {"aten::detach.default"} == seen[1] - {"aten::detach.default"} == seen[2] - {"aten::detach.default"}
+    assert record(vit_inference)[2].vendor_ops() == []
+
+
+def vit_forward() -> list[torch.Tensor]:
+    import transformers
+
+    config = transformers.ViTConfig(
+        image_size=32, patch_size=8, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64
+    )
+    return [transformers.ViTForImageClassification(config).eval()(torch.randn(2, 3, 32, 32)).logits]

@@ -1,0 +1,210 @@
+"""What one recorded call holds: overload, exact arguments, phase, module, source line, and how calls fold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from audit.schema import Case, Named, Source, TensorSpec, Trace
+from audit.tracer.recorder import Recorder
+from audit.tracer.values import ValueRecorder
+
+
+def record(work: Callable[[], object]) -> Trace:
+    recorder = Recorder(ValueRecorder())
+    recorder.start()
+    try:
+        work()
+    finally:
+        recorder.stop()
+    return recorder.build(Source("script", "test"), {})[0]
+
+
+def only(trace: Trace, op: str) -> Case:
+    [case] = [case for case in trace.cases if case.op == op]
+    return case
+
+
+def test_a_tensor_argument_keeps_sizes_strides_offset_extent_and_dtype() -> None:
+    base = torch.randn(10, 8)
+    view = base[2:6, ::2]
+    trace = record(lambda: torch.exp(view))
+    assert only(trace, "aten::exp.default").args == (
+        TensorSpec(sizes=(4, 4), strides=(8, 2), dtype="float32", offset=16, extent=80),
+    )
+
+
+def test_operands_on_one_storage_share_its_number() -> None:
+    base = torch.randn(6)
+    trace = record(lambda: torch.add(base[:3], base[3:]))
+    first, second = only(trace, "aten::add.Tensor").args
+    assert isinstance(first, TensorSpec)
+    assert isinstance(second, TensorSpec)
+    assert (first.storage, second.storage, second.offset) == (0, 0, 3)
+
+
+def test_operands_on_different_storages_do_not() -> None:
+    a, b = torch.randn(3), torch.randn(3)
+    first, second = only(record(lambda: torch.add(a, b)), "aten::add.Tensor").args
+    assert isinstance(first, TensorSpec)
+    assert isinstance(second, TensorSpec)
+    assert (first.storage, second.storage) == (0, 1)
+
+
+def test_one_and_one_point_zero_and_true_are_different_arguments() -> None:
+    x = torch.ones(3)
+
+    def work() -> None:
+        for other in (1, 1.0, True, -0.0, 0.0, float("nan"), float("inf")):
+            torch.mul(x, other)
+
+    others = {repr(case.args[1]) for case in record(work).cases if case.op == "aten::mul.Tensor"}
+    assert others == {"1", "1.0", "True", "-0.0", "0.0", "nan", "inf"}
+
+
+def test_none_optional_lists_nested_lists_and_constants_survive() -> None:
+    x = torch.randn(4, 5)
+    index = torch.tensor([0, 3])
+    trace = record(lambda: (x[:, index], x.to(torch.float16, memory_format=torch.preserve_format), torch.cat([x, x])))
+    gather = only(trace, "aten::index.Tensor").args[1]
+    assert isinstance(gather, tuple)
+    assert gather[0] is None
+    assert isinstance(gather[1], TensorSpec)
+    assert Named("dtype", "float16") in dict(only(trace, "aten::_to_copy.default").kwargs).values()
+    cat = only(trace, "aten::cat.default").args[0]
+    assert isinstance(cat, tuple)
+    assert [isinstance(item, TensorSpec) for item in cat] == [True, True]
+
+
+def test_equal_calls_fold_into_one_case_and_are_counted() -> None:
+    x = torch.randn(3)
+    assert only(record(lambda: [x.sin() for _ in range(7)]), "aten::sin.default").n_calls == 7
+
+
+def test_forward_backward_and_optimizer_are_told_apart() -> None:
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
+
+    def step() -> None:
+        model(torch.ones(3, 4)).sum().backward()
+        optimizer.step()
+
+    phases = {case.op: case.phase for case in record(step).cases}
+    assert phases["aten::addmm.default"] == "forward"
+    assert phases["aten::mm.default"] == "backward"
+    assert phases["aten::add_.Tensor"] == "optimizer"
+
+
+def test_modules_and_source_lines_are_those_of_the_forward_in_backward_too() -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(x).tanh()
+
+    block = Block()
+    trace = record(lambda: block(torch.ones(2, 4)).sum().backward())
+    assert only(trace, "aten::addmm.default").modules == ("Block.inner",)
+    backward = only(trace, "aten::tanh_backward.default")
+    assert backward.modules == ("Block",)
+    assert backward.sources[0].endswith(f"test_recorder.py:{Block.forward.__code__.co_firstlineno + 1}")
+
+
+def test_recomputed_forward_under_checkpointing_is_forward_work() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+
+    def step() -> None:
+        x = torch.ones(2, 4, requires_grad=True)
+        torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False).sum().backward()
+
+    tanh = [case for case in record(step).cases if case.op == "aten::tanh.default"]
+    assert [(case.phase, case.n_calls) for case in tanh] == [("forward", 2)]
+
+
+def test_accumulation_behind_a_composite_is_the_engines_own_and_is_recorded() -> None:
+    q = torch.randn(1, 2, 4, 8, requires_grad=True)
+    trace = record(lambda: nn.functional.scaled_dot_product_attention(q, q, q).sum().backward())
+    attention = only(trace, "aten::scaled_dot_product_attention.default")
+    assert attention.grads is not None
+    assert [spec.requires_grad for spec in attention.args if isinstance(spec, TensorSpec)] == [True, True, True]
+    assert only(trace, "aten::add.Tensor").n_calls == 2
+    assert not [case for case in trace.cases if "flash" in case.op]
+
+
+def test_a_composite_whose_backward_never_runs_is_forward_alone() -> None:
+    q = torch.randn(1, 2, 4, 8, requires_grad=True)
+    trace = record(lambda: nn.functional.scaled_dot_product_attention(q, q, q))
+    assert only(trace, "aten::scaled_dot_product_attention.default").grads is None
+
+
+def test_a_sparse_argument_is_counted_and_named_not_dropped() -> None:
+    sparse = torch.eye(3).to_sparse()
+    trace = record(lambda: torch.sparse.mm(sparse, torch.ones(3, 2)))
+    named = {item.what: item.reason for item in trace.not_audited}
+    assert any("not strided tensor (sparse_coo)" in reason for reason in named.values())
+    assert trace.n_recorded == sum(c.n_calls for c in trace.cases) + sum(i.n_calls for i in trace.not_audited)
+
+
+def test_a_wrapper_subclass_runs_first_and_its_inner_ops_are_recorded() -> None:
+    class Doubled(torch.Tensor):
+        inner: torch.Tensor
+
+        @staticmethod
+        def __new__(cls, inner: torch.Tensor) -> Doubled:
+            wrapper = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+            wrapper.inner = inner
+            return wrapper
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            plain = [arg.inner * 2 if isinstance(arg, Doubled) else arg for arg in args]
+            return func(*plain, **(kwargs or {}))
+
+    result: list[torch.Tensor] = []
+    trace = record(lambda: result.append(torch.sin(Doubled(torch.ones(3)))))
+    assert torch.equal(result[0], torch.sin(torch.ones(3) * 2))
+    assert {"aten::mul.Tensor", "aten::sin.default"} <= {case.op for case in trace.cases}
+
+
+def test_another_threads_ops_are_not_mixed_in() -> None:
+    import threading
+
+    def work() -> None:
+        thread = threading.Thread(target=lambda: nn.functional.dropout(torch.ones(100), 0.5))
+        thread.start()
+        thread.join()
+        torch.ones(3).sin()
+
+    assert "aten::dropout.default" not in {case.op for case in record(work).cases}
+
+
+def test_keys_depend_on_what_was_called_and_on_nothing_else() -> None:
+    x = torch.arange(6.0).reshape(2, 3)
+    keys = [only(record(lambda: torch.sin(x)), "aten::sin.default").key for _ in range(2)]
+    assert keys[0] == keys[1]
+    assert only(record(lambda: torch.sin(x.t())), "aten::sin.default").key != keys[0]
+
+
+@pytest.mark.parametrize("op", ["mkldnn_convolution", "cudnn_batch_norm", "_scaled_dot_product_flash_attention_for_cpu"])
+def test_an_op_that_only_one_device_has_is_recognised(op: str) -> None:
+    from audit.tracer.composites import is_vendor_op
+
+    assert is_vendor_op(f"aten::{op}.default")
+
+
+def test_a_device_specific_op_in_the_trace_fails_the_audit() -> None:
+    from audit.errors import UnfinishedError
+    from audit.tracer.program import check_recorded
+
+    q = torch.randn(1, 1, 4, 8)
+    recorder = Recorder(None)
+    recorder.start()
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, q, q)
+    recorder.stop()
+    with pytest.raises(UnfinishedError, match=r"_scaled_dot_product_flash_attention_for_cpu.*\[device-specific-op\]"):
+        check_recorded(recorder, Source("script", "model.py"))
