@@ -1,0 +1,73 @@
+"""FBK301: round trips through the host, and what is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from audit.schema import Copy, Path
+
+
+def _copies(*copies: Copy) -> Path:
+    return Path(observed=True, complete=True, copies=copies)
+
+
+def _status(build, *copies, op="aten::mm.default", operand_bytes=128, **comparison):
+    measurement = build.measurement(
+        build.comparison(**comparison), path=_copies(*copies), operand_bytes=operand_bytes
+    )
+    return build.codes(measurement, build.case(op))
+
+
+def test_operands_down_and_a_result_up_is_falling_back(build):
+    codes = _status(build, Copy("DtoH", 128, 2), Copy("HtoD", 64))
+    assert codes == [("FBK301", "falling_back")]
+
+
+def test_the_message_tells_the_bytes(build):
+    path = _copies(Copy("DtoH", 3 << 20, 2), Copy("HtoD", 1 << 20))
+    [finding] = build.findings(build.measurement(path=path, operand_bytes=3 << 20))
+    assert finding.message == (
+        "went through the host: 3.0 MiB to the host in 2 copies, 1.0 MiB back in 1 copy, for operands of 3.0 MiB"
+    )
+
+
+@pytest.mark.parametrize(
+    "copies",
+    [
+        (Copy("DtoH", 8),),
+        (Copy("DtoH", 16, 2), Copy("HtoD", 8)),
+        (Copy("HtoD", 128),),
+        (Copy("DtoH", 128),),
+        (Copy("DtoH", 31), Copy("HtoD", 128)),
+    ],
+)
+def test_scalars_and_one_way_traffic_are_notes(build, copies):
+    assert _status(build, *copies) == [("FBK301", "supported")]
+
+
+def test_scalar_reads_of_a_tiny_operand_stay_a_note(build):
+    """nonzero reads its count back: 8 bytes, though that is half of the operand."""
+    assert _status(build, Copy("DtoH", 8), Copy("HtoD", 8), operand_bytes=16) == [("FBK301", "supported")]
+
+
+def test_a_reduction_done_on_the_host_sends_little_back(build):
+    scalar = build.fact()
+    codes = _status(
+        build, Copy("DtoH", 4096), Copy("HtoD", 4), operand_bytes=4096, expected=scalar, actual=scalar, n_elements=1
+    )
+    assert codes == [("FBK301", "falling_back")]
+
+
+def test_a_quarter_of_the_operands_is_the_border(build):
+    at, below = Copy("DtoH", 1024), Copy("DtoH", 1023)
+    up = Copy("HtoD", 4096)
+    assert _status(build, at, up, operand_bytes=4096) == [("FBK301", "falling_back")]
+    assert _status(build, below, up, operand_bytes=4096) == [("FBK301", "supported")]
+
+
+def test_copies_are_what_a_copy_op_is_for(build):
+    assert _status(build, Copy("DtoH", 128), Copy("HtoD", 128), op="aten::_to_copy.default") == [("FBK301", "supported")]
+
+
+def test_no_traffic_is_no_finding(build):
+    assert _status(build) == []
