@@ -11,7 +11,7 @@ from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
 from audit.report import text
 from audit.report.legend import evidence_text
 from audit.report.rows import CaseRow, OpRow, case_rows, op_rows
-from audit.schema import Judgement
+from audit.schema import Judgement, RunHeader
 
 _FAILING = ("unsupported", "divergent")
 
@@ -21,11 +21,7 @@ def render(judgement: Judgement) -> str:
     header = judgement.run.header
     document = JUnitXml(f"rocm-audit: {xml_text(header.source.name)}")
     for op in op_rows(case_rows(judgement)):
-        suite = _suite(op)
-        suite.add_property("evidence", header.evidence)
-        suite.add_property("evidence_text", evidence_text(header.evidence, header.device).title)
-        suite.add_property("device", xml_text(f"{header.device.name} {header.device.arch}"))
-        document.add_testsuite(suite)
+        document.add_testsuite(_suite(op, header))
     return str(document.tostring().decode("utf-8"))
 
 
@@ -34,8 +30,11 @@ def xml_text(value: str) -> str:
     return text.printable(value).replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
 
 
-def _suite(op: OpRow) -> TestSuite:
+def _suite(op: OpRow, header: RunHeader) -> TestSuite:
     suite = TestSuite(xml_text(op.op))
+    suite.add_property("evidence", header.evidence)
+    suite.add_property("evidence_text", evidence_text(header.evidence, header.device).title)
+    suite.add_property("device", xml_text(f"{header.device.name} {header.device.arch}"))
     suite.add_testcases([_test(row) for row in op.cases])
     return suite
 

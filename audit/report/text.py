@@ -58,6 +58,8 @@ def time_text(us: float | None) -> str:
     """Microseconds in the unit that keeps three digits: ``0.85 µs``, ``12.3 ms``, ``4.56 s``."""
     if us is None:
         return "–"
+    if us == 0:
+        return "0"
     for factor, unit in ((1e6, "s"), (1e3, "ms")):
         if us >= factor:
             return f"{_three_digits(us / factor)} {unit}"

@@ -1,0 +1,222 @@
+"""Scripts that need only torch and exit 1 where a finding recurs: what one attaches to a bug report."""
+
+from __future__ import annotations
+
+import base64
+import keyword
+import math
+import re
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from audit.codec import tensors_of
+from audit.report import text
+from audit.report.legend import evidence_text
+from audit.report.registry import write_text
+from audit.report.rows import CaseRow, case_rows
+from audit.report.stored import StoredSpan, StoredValues
+from audit.schema import Arg, Case, Finding, Judgement, Named, RunHeader, TensorSpec, Values, Verdict
+
+#: Values are embedded up to so much base64 text per script, integers first; what is left out is synthesised.
+EMBED_BYTES = 256 * 1024
+#: Spans above this are not even compressed to see whether they fit.
+_MAX_SPAN_BYTES = 16 << 20
+_TEMPLATES = Path(__file__).with_name("templates") / "repro"
+#: Blocks of the script by the first letters of the rule codes that need them.
+_BLOCKS: Mapping[str, str] = {"NUM": "numbers.py.txt", "FBK": "path.py.txt", "SPD": "speed.py.txt"}
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_IMPORTS = ("argparse", "base64", "json", "os", "subprocess", "sys", "tempfile", "time", "traceback", "warnings", "zlib")
+
+
+def write_repros(judgement: Judgement, folder: Path, values: Path | None) -> list[Path]:
+    """Writes one script per finding into ``folder``. Without ``values``, scripts that are there are kept.
+
+    Raises UsageError where ``values`` is no value file, UnfinishedError where the folder cannot be written.
+    """
+    rows = [row for row in case_rows(judgement) if row.has_repro]
+    written = []
+    with ExitStack() as stack:
+        stored = stack.enter_context(StoredValues(values)) if values is not None and rows else None
+        for row in rows:
+            path = folder / f"{row.anchor}.py"
+            if stored is None and path.exists():
+                continue
+            written.append(write_text(path, _script_for(row, judgement.run.header, stored)))
+    return written
+
+
+def _script_for(row: CaseRow, header: RunHeader, stored: StoredValues | None) -> str:
+    case = row.case
+    assert case is not None, "has_repro promises a case"
+    spans: dict[int, StoredSpan] = {}
+    for position in case.values if stored is not None else ():
+        span = stored.span(case.key, position, _MAX_SPAN_BYTES) if stored is not None else None
+        if span is not None:
+            spans[position] = span
+    return repro_script(case, row.verdict, header, spans)
+
+
+def repro_script(case: Case, verdict: Verdict, header: RunHeader, values: Mapping[int, StoredSpan] | None = None) -> str:
+    """The script for one case. ``values`` are stored spans by operand position.
+
+    Every text from the program stands in it as a Python literal or in a comment of printable characters, so that no
+    name can become code.
+    """
+    specs = tensors_of(case.args, case.kwargs, case.grads)
+    embedded = dict(_embedded(specs, values or {}))
+    findings = [finding for finding in verdict.findings if finding.status != "supported"]
+    blocks = dict.fromkeys(_BLOCKS[f.code[:3]] for f in findings if f.code[:3] in _BLOCKS)
+    parts = [
+        "\n".join(_comment(case, verdict, findings, header, len(specs), embedded)),
+        "\n".join(f"import {name}" for name in _IMPORTS) + "\n\nimport torch",
+        "\n".join(_constants(case, findings)),
+        "\n".join(_operands(case, specs, embedded)),
+        "\n".join(_arguments(case)),
+        *((_TEMPLATES / name).read_text(encoding="utf-8").strip() for name in ("base.py.txt", *blocks)),
+        'if __name__ == "__main__":\n    sys.exit(main())',
+    ]
+    return "\n\n\n".join(parts) + "\n"
+
+
+def _embedded(specs: list[TensorSpec], values: Mapping[int, StoredSpan]) -> Iterator[tuple[int, str]]:
+    """(position, base64 of zlib) within the budget: integers and masks first, for they steer the op; then the small."""
+    left = EMBED_BYTES
+    fitting = [p for p in values if p < len(specs) and values[p].dtype == specs[p].dtype]
+    for position in sorted(fitting, key=lambda p: (_is_float(values[p].dtype), len(values[p].data), p)):
+        packed = base64.b64encode(zlib.compress(values[position].data, 9)).decode("ascii")
+        if len(packed) <= left:
+            left -= len(packed)
+            yield position, packed
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype.startswith(("float", "bfloat", "complex"))
+
+
+# --- the parts of a script -----------------------------------------------------------------------------------------
+
+
+def _comment(
+    case: Case, verdict: Verdict, findings: list[Finding], header: RunHeader, n_operands: int, embedded: Mapping[int, str]
+) -> Iterator[str]:
+    evidence = evidence_text(header.evidence, header.device)
+    yield "#!/usr/bin/env python3"
+    yield _line(f"{case.op}: {verdict.status.replace('_', ' ')}")
+    yield "#"
+    for finding in findings:
+        yield _line(f"{finding.code}  {finding.message}")
+    yield "#"
+    yield _line(f"Found by rocm-audit {header.audit_version} on {header.device.name} ({header.device.arch}), {header.created},")
+    yield _line(f"torch {header.environment.get('torch', 'unknown')}. Evidence: {evidence.title.replace(' ·', ',')}.")
+    if not evidence.is_amd:
+        yield _line("So the finding was not seen on an AMD GPU. This script asks one: torch calls it cuda there as well.")
+    yield "# Needs only torch. Exit code: 1 the finding recurs, 0 it does not, 2 this machine cannot tell."
+    made = [str(p) for p in range(n_operands) if p not in embedded]
+    others = "; the others hold recorded values" if embedded else ""
+    if made:
+        yield _line(f"Operands {', '.join(made)} are synthesised from recorded statistics (seeded){others}.", 400)
+
+
+def _line(content: str, limit: int = 300) -> str:
+    """One comment line, ASCII only."""
+    return "# " + text.one_line(content, limit).encode("ascii", "backslashreplace").decode("ascii")
+
+
+def _constants(case: Case, findings: list[Finding]) -> Iterator[str]:
+    yield f"OP = {literal(case.op)}"
+    yield f"PHASE = {literal(case.phase)}"
+    yield "FINDINGS = ["
+    for finding in findings:
+        yield f"    ({literal(finding.code)}, {literal(dict(finding.data))}),"
+    yield "]"
+    if any(finding.code.startswith("FBK") for finding in findings):
+        yield f"EVIDENCE = {literal({f.code: _texts(f) for f in findings})}  # what tells the path, by code"
+
+
+def _texts(finding: Finding) -> list[str]:
+    """The texts that a path finding rests on: op, kernel and message names among its data."""
+    return [value for value in finding.data.values() if isinstance(value, str) and len(value) > 3]
+
+
+def _operands(case: Case, specs: list[TensorSpec], embedded: Mapping[int, str]) -> Iterator[str]:
+    n_grads = sum(grad is not None for grad in case.grads or ())
+    yield "# Sizes, strides, offset and extent (length of the storage) in elements; the same storage number means shared memory."
+    yield "OPERANDS = ["
+    for position, spec in enumerate(specs):
+        is_gradient = position >= len(specs) - n_grads
+        fields = {
+            "sizes": spec.sizes, "strides": spec.strides, "dtype": spec.dtype, "offset": spec.offset, "extent": spec.extent,
+            "storage": spec.storage, "host": spec.host, "conj": spec.conj, "neg": spec.neg,
+            "requires_grad": spec.requires_grad and not is_gradient, "stats": _statistics(case.values.get(position, Values())),
+        }  # fmt: skip
+        yield f"    {literal(fields)},"
+    yield "]"
+    if case.grads is None:
+        yield "GRADS = None  # no backward"
+    else:
+        numbers = iter(range(len(specs) - n_grads, len(specs)))
+        yield f"GRADS = {literal([None if grad is None else next(numbers) for grad in case.grads])}  # operand that is the gradient of each output"
+    yield "STORED = {  # position: base64 of zlib of the elements from first to last"
+    for position, packed in sorted(embedded.items()):
+        yield f"    {position}: ("
+        yield from (f'        "{packed[start : start + 100]}"' for start in range(0, max(len(packed), 1), 100))
+        yield "    ),"
+    yield "}"
+
+
+def _statistics(values: Values) -> dict[str, object]:
+    moments = {name: getattr(values, name) for name in ("minimum", "maximum", "mean", "std")}
+    counts = ("n_nan", "n_posinf", "n_neginf", "zero_fraction", "subnormal_fraction")
+    return {name: value for name, value in moments.items() if value is not None} | {
+        name: value for name in counts if (value := getattr(values, name))
+    }
+
+
+def _arguments(case: Case) -> Iterator[str]:
+    counter = iter(range(10**9))
+    args = [_argument(arg, counter) for arg in case.args]
+    kwargs = [f"{literal(name)}: {_argument(arg, counter)}" for name, arg in case.kwargs]
+    yield "def arguments(t, device, dtype):"
+    yield '    """The arguments as the program gave them; t are the operands."""'
+    yield f"    return [{', '.join(args)}], {{{', '.join(kwargs)}}}"
+
+
+def _argument(arg: Arg, counter: Iterator[int]) -> str:
+    if isinstance(arg, TensorSpec):
+        return f"t[{next(counter)}]"
+    if isinstance(arg, Named):
+        return _constant(arg)
+    if isinstance(arg, tuple):
+        return f"[{', '.join(_argument(item, counter) for item in arg)}]"
+    return literal(arg)
+
+
+def _constant(named: Named) -> str:
+    if named.kind == "dtype":
+        return f"dtype({literal(named.name)})"
+    if named.kind == "device":
+        return 'torch.device("cpu")' if named.name == "cpu" else "device"
+    if named.kind == "generator":
+        return "None"  # the default one: a random op's numbers are compared with nothing
+    if _IDENTIFIER.fullmatch(named.name) and not keyword.iskeyword(named.name):
+        return f"torch.{named.name}"
+    return f"getattr(torch, {literal(named.name)})"
+
+
+def literal(value: object) -> str:
+    """An ASCII Python expression with this value: None, bool, numbers (also Inf and NaN), str, sequences, dicts."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return ascii(value)
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else f'float("{value!r}")'
+    if isinstance(value, complex):
+        return f"complex({literal(value.real)}, {literal(value.imag)})"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(literal, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(literal, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{literal(key)}: {literal(item)}' for key, item in value.items())}}}"
+    raise TypeError(f"no literal for {type(value).__name__}")
