@@ -21,7 +21,7 @@ from audit.errors import UsageError
 from audit.opset import extract_values, read_opset
 from audit.ordering import costliest_first
 from audit.rules.judge import judge
-from audit.rules.preflight import predicted_preflight
+from audit.rules.preflight import preflight
 from audit.schema import (
     EVIDENCE_BY_BACKEND,
     Case,
@@ -164,7 +164,7 @@ def pretended_gpu(arch: str) -> DeviceInfo:
 
 def _predict_only(options: RunOptions, trace: Trace) -> RunEnd:
     info = pretended_gpu(options.gpu)
-    header = _header(options, trace, info, trace.environment, predicted_preflight(info))
+    header = _header(options, trace, info, trace.environment, preflight(info, trace.environment))
     end = RunEnd(complete=True, reason="nothing was run: predicted from the knowledge base")
     with RunWriter.create(options.output / RUN_FILE, header, trace.cases) as writer:
         writer.end(end)
@@ -220,11 +220,12 @@ def _open_run(
     cases: Sequence[Case] = costliest_first(trace.cases) if options.time_budget_s else trace.cases
     if not options.resume:
         from audit.device.environment import collect_environment, look_at_machine
-        from audit.device.preflight import preflight
+        from audit.device.machine import machine_checks
 
+        environment = collect_environment()
         # The simulated device asks nothing of the machine.
-        checks = () if info.backend == "sim" else preflight(look_at_machine())
-        header = _header(options, trace, info, collect_environment(), checks, settings)
+        checks = () if info.backend == "sim" else (*machine_checks(look_at_machine()), *preflight(info, environment))
+        header = _header(options, trace, info, environment, checks, settings)
         with RunWriter.create(path, header, trace.cases) as writer:
             yield header, writer, list(cases)
         return

@@ -1,48 +1,40 @@
-"""Root causes: what was found before any case, so that one cause is one headline and not five hundred verdicts.
+"""What can be said before any case from the device and the environment alone. Pure: the session collects the facts.
 
-A machine with a GPU is looked at by ``audit.device.preflight``; where nothing runs, the arch is looked up here.
+Keys read from ``environment`` (all optional): ``torch`` (``2.13.0+rocm7.2``), ``hip`` (torch.version.hip), ``rocm``
+(the installed ROCm's version), ``arch_list`` (torch.cuda.get_arch_list(), separated by spaces or commas), ``gpus``
+(the arch of every visible GPU, likewise), and the variables of ``knowledge/environment_variables.csv`` by their names.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from audit.knowledge.archs import newest_release_with_archs
+from audit.knowledge.archs import has_capability, newest_release_with_archs, version_tuple
+from audit.knowledge.signals import load_variables
 from audit.schema import DeviceInfo, Finding, PreflightCheck
 
-#: Codes by the name of the check; any other check is SUP119.
-CODES: Mapping[str, str] = {
-    "arch": "SUP110",
-    "arch override": "SUP111",
-    "mixed gpus": "SUP112",
-    "rocm": "SUP113",
-    "one kernel": "SUP114",
-}
+ARCH, OVERRIDE, MIXED, VERSIONS, VARIABLES, PROBE = (
+    "arch",
+    "gfx override",
+    "mixed gpus",
+    "rocm version",
+    "variables",
+    "one kernel",
+)
+
+#: Root cause codes by check. A check of another name that failed is SUP119.
+CODES = {ARCH: "SUP110", OVERRIDE: "SUP111", MIXED: "SUP112", VERSIONS: "SUP113", PROBE: "SUP114"}
 
 
 def preflight(device: DeviceInfo, environment: Mapping[str, str]) -> tuple[PreflightCheck, ...]:
-    """For runs where nothing runs on a device: whether torch wheels have code for the arch.
-
-    ``environment`` is that of the tracing machine. Its ``arch_list`` counts where it is a ROCm build's; otherwise the
-    newest wheels known here do.
-    """
-    if not device.arch.startswith("gfx"):
-        return ()
-    listed = tuple(arch.split(":")[0] for arch in environment.get("arch_list", "").split() if arch.startswith("gfx"))
-    build = "this torch was built"
-    if not listed:
-        release = newest_release_with_archs()
-        listed, build = release.archs, f"the newest ROCm wheels known here (torch {release.torch_version}) are built"
-    if device.arch in listed:
-        return (PreflightCheck("arch", "ok", f"{build} for {device.arch}"),)
+    """The checks that apply to this device; a check whose facts are missing is left out."""
     return (
-        PreflightCheck(
-            "arch",
-            "failed",
-            f"{build} for {', '.join(listed)}, not for {device.arch}; without it every kernel fails with "
-            "'invalid device function'",
-            "install a torch built for this GPU; HSA_OVERRIDE_GFX_VERSION helps only inside one ISA family",
-        ),
+        *_arch(device, environment),
+        *_override(device, environment),
+        *_mixed(device, environment),
+        *_versions(device, environment),
+        *_variables(device, environment),
     )
 
 
@@ -55,4 +47,108 @@ def root_causes(checks: Iterable[PreflightCheck]) -> Iterator[Finding]:
             "unsupported" if check.result == "failed" else "supported",
             check.message,
             {"check": check.name, "remedy": check.remedy},
+        )
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.split(":")[0] for part in re.split(r"[\s,;]+", text.strip()) if part))
+
+
+def _arch(device: DeviceInfo, environment: Mapping[str, str]) -> Iterator[PreflightCheck]:
+    if device.backend == "none":
+        release = newest_release_with_archs()
+        listed, build = release.archs, f"the newest torch wheels known here ({release.torch_version})"
+    elif device.backend in ("hip", "cuda"):
+        listed, build = _split(environment.get("arch_list", "")), "this torch"
+    else:
+        return
+    if not listed:
+        return
+    if device.arch in listed or (device.backend == "cuda" and _cuda_compatible(device.arch, listed)):
+        yield PreflightCheck(ARCH, "ok", f"{build} has code for {device.arch}")
+    else:
+        yield PreflightCheck(
+            ARCH,
+            "failed",
+            f"{build} has no code for {device.arch}, only for {', '.join(listed)}; every kernel fails there with "
+            "'invalid device function'",
+            "install a torch built for this GPU; HSA_OVERRIDE_GFX_VERSION helps only inside one ISA family",
+        )
+
+
+def _cuda_compatible(arch: str, listed: tuple[str, ...]) -> bool:
+    """CUDA code runs on later minors of its major; PTX (``compute_``) is compiled for any later arch."""
+
+    def split(name: str) -> tuple[int, int] | None:
+        match = re.fullmatch(r"(?:sm|compute)_(\d+)(\d)[a-z]?", name)
+        return (int(match[1]), int(match[2])) if match else None
+
+    have = split(arch)
+    for name in listed:
+        code = split(name)
+        if have and code and code <= have and (code[0] == have[0] or name.startswith("compute_")):
+            return True
+    return False
+
+
+def _override(device: DeviceInfo, environment: Mapping[str, str]) -> Iterator[PreflightCheck]:
+    value = environment.get("HSA_OVERRIDE_GFX_VERSION", "")
+    if value and device.backend == "hip":
+        yield PreflightCheck(
+            OVERRIDE,
+            "warning",
+            f"HSA_OVERRIDE_GFX_VERSION={value} is set: the GPU calls itself {device.arch}, which it may not be",
+            "unset it and install a torch built for the GPU; results hold for the disguise only",
+        )
+
+
+def _mixed(device: DeviceInfo, environment: Mapping[str, str]) -> Iterator[PreflightCheck]:
+    archs = _split(environment.get("gpus", ""))
+    if device.backend != "hip" or len(archs) < 2:
+        return
+    rocm = environment.get("hip", "")
+    lesser = [arch for arch in archs if not has_capability("hipblaslt_preferred", arch, rocm)]
+    effect = (
+        f"; {', '.join(lesser)} makes torch use rocBLAS on all of them" if lesser and len(lesser) < len(archs) else ""
+    )
+    yield PreflightCheck(
+        MIXED,
+        "warning",
+        f"different GPUs are visible together: {', '.join(archs)}{effect}",
+        "show torch one kind with HIP_VISIBLE_DEVICES",
+    )
+
+
+def _versions(device: DeviceInfo, environment: Mapping[str, str]) -> Iterator[PreflightCheck]:
+    built, installed = version_tuple(environment.get("hip", "")), version_tuple(environment.get("rocm", ""))
+    if device.backend != "hip" or not built or not installed:
+        return
+    texts = f"torch is built for ROCm {_dotted(built[:2])}, the installed ROCm is {_dotted(installed)}"
+    if built[:2] == installed[:2]:
+        yield PreflightCheck(VERSIONS, "ok", texts)
+    else:
+        order = "older" if installed[:2] < built[:2] else "newer"
+        yield PreflightCheck(
+            VERSIONS,
+            "warning",
+            f"{texts}, {order} than torch expects",
+            "install matching versions; libraries that are loaded from outside the wheel may not fit",
+        )
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
+
+
+def _variables(device: DeviceInfo, environment: Mapping[str, str]) -> Iterator[PreflightCheck]:
+    """One warning that names the variables which are set and change numbers or times."""
+    effects = {"changes_numerics": "changes numbers", "affects_timing": "changes times"}
+    found = [
+        f"{variable.name}={environment[variable.name]} ({effects[variable.effect]})"
+        for variable in load_variables()
+        if variable.effect in effects and environment.get(variable.name, "") and "PATH" not in variable.name
+    ]
+    if found and device.backend == "hip":
+        yield PreflightCheck(
+            VARIABLES, "warning", f"set in the environment: {', '.join(found)}", "unset them where not meant"
         )
