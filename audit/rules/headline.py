@@ -22,14 +22,16 @@ def headline(run: Run, verdicts: tuple[Verdict, ...], totals: tuple[Coverage, ..
     ops = next(total for total in totals if total.unit == "ops")
     parts = [f"{cause.message}." for cause in causes if cause.status != "supported"]
     if not verdicts:
-        parts.append("No op was recorded, so nothing was judged.")
+        parts.append("no op was recorded, so nothing was judged.")
     else:
         parts.append(_support(run, ops) if run.header.evidence == "measured" else _findings(run, ops))
     left = _left_out(run)
     if left:
         parts.append(left)
     text = " ".join(parts)
-    return text if run.header.evidence == "measured" else f"not measured on AMD: {text[:1].lower()}{text[1:]}"
+    if run.header.evidence == "measured":
+        return text[:1].upper() + text[1:]
+    return f"not measured on AMD: {text}"
 
 
 def _support(run: Run, ops: Coverage) -> str:

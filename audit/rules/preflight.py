@@ -14,16 +14,11 @@ from audit.knowledge.archs import has_capability, newest_release_with_archs, ver
 from audit.knowledge.signals import load_variables
 from audit.schema import DeviceInfo, Finding, PreflightCheck
 
-ARCH, OVERRIDE, MIXED, VERSIONS, VARIABLES, PROBE = (
-    "arch",
-    "gfx override",
-    "mixed gpus",
-    "rocm version",
-    "variables",
-    "one kernel",
-)
+ARCH, OVERRIDE, MIXED, VERSIONS, VARIABLES = "arch", "gfx override", "mixed gpus", "rocm version", "variables"
+#: A check of ``audit.device.machine``, which runs one kernel.
+PROBE = "probe"
 
-#: Root cause codes by check. A check of another name that failed is SUP119.
+#: Root cause codes by the name of the check; any other name is SUP119.
 CODES = {ARCH: "SUP110", OVERRIDE: "SUP111", MIXED: "SUP112", VERSIONS: "SUP113", PROBE: "SUP114"}
 
 
@@ -108,9 +103,9 @@ def _mixed(device: DeviceInfo, environment: Mapping[str, str]) -> Iterator[Prefl
         return
     rocm = environment.get("hip", "")
     lesser = [arch for arch in archs if not has_capability("hipblaslt_preferred", arch, rocm)]
-    effect = (
-        f"; {', '.join(lesser)} makes torch use rocBLAS on all of them" if lesser and len(lesser) < len(archs) else ""
-    )
+    effect = ""
+    if lesser and len(lesser) < len(archs):
+        effect = f"; because of {', '.join(lesser)} torch uses rocBLAS on all of them"
     yield PreflightCheck(
         MIXED,
         "warning",

@@ -46,7 +46,9 @@ NAMES: Mapping[Backend, str] = {
 class Build:
     """Factories. Notes of no interest here (FBK306: nobody watched the path) are avoided by a watched path."""
 
-    watched: Path = Path(observed=True, complete=True)
+    @property
+    def watched(self) -> Path:
+        return Path(observed=True, complete=True)
 
     def tensor(self, *sizes: int, dtype: str = "float32") -> TensorSpec:
         return TensorSpec(sizes, contiguous_strides(sizes), dtype)
@@ -63,7 +65,12 @@ class Build:
         return Comparison("output 0", standard, **(given | fields))
 
     def measurement(self, *comparisons: Comparison, **fields: Any) -> Measurement:
-        given: dict[str, Any] = {"key": "mm-0", "reference": Outcome("ok"), "device": Outcome("ok"), "path": self.watched}
+        given: dict[str, Any] = {
+            "key": "mm-0",
+            "reference": Outcome("ok"),
+            "device": Outcome("ok"),
+            "path": self.watched,
+        }
         return Measurement(comparisons=comparisons or (self.comparison(),), **(given | fields))
 
     def header(self, backend: Backend = "sim", arch: str | None = None, **fields: Any) -> RunHeader:

@@ -12,9 +12,7 @@ def _copies(*copies: Copy) -> Path:
 
 
 def _status(build, *copies, op="aten::mm.default", operand_bytes=128, **comparison):
-    measurement = build.measurement(
-        build.comparison(**comparison), path=_copies(*copies), operand_bytes=operand_bytes
-    )
+    measurement = build.measurement(build.comparison(**comparison), path=_copies(*copies), operand_bytes=operand_bytes)
     return build.codes(measurement, build.case(op))
 
 
@@ -66,7 +64,9 @@ def test_a_quarter_of_the_operands_is_the_border(build):
 
 
 def test_copies_are_what_a_copy_op_is_for(build):
-    assert _status(build, Copy("DtoH", 128), Copy("HtoD", 128), op="aten::_to_copy.default") == [("FBK301", "supported")]
+    assert _status(build, Copy("DtoH", 128), Copy("HtoD", 128), op="aten::_to_copy.default") == [
+        ("FBK301", "supported")
+    ]
 
 
 def test_no_traffic_is_no_finding(build):

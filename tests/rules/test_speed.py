@@ -13,9 +13,7 @@ def _codes(build, device, reference, backend="hip", **case):
 
 
 def test_far_slower_than_the_cpu_is_slow_with_its_cost(build):
-    measurement = build.measurement(
-        device_time=Timing(3000.0, 10.0, 20), reference_time=Timing(1000.0, 10.0, 20)
-    )
+    measurement = build.measurement(device_time=Timing(3000.0, 10.0, 20), reference_time=Timing(1000.0, 10.0, 20))
     [finding] = build.findings(measurement, build.case(n_calls=50), backend="hip")
     assert (finding.code, finding.status) == ("SPD401", "slow")
     assert finding.message == "takes 3 ms on the device and 1 ms on the CPU, 3 times that; 100 ms over 50 calls"

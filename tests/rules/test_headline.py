@@ -1,0 +1,74 @@
+"""The verdict in one sentence: what it may claim depends on the evidence."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from audit.schema import Outcome, PreflightCheck, RunEnd
+
+
+def _judgement(build, backend, **fields):
+    cases = tuple(build.case(f"aten::{op}.default", key=op) for op in ("mm", "add", "exp", "item"))
+    measured = tuple(
+        dataclasses.replace(measurement, key=key)
+        for key, measurement in (
+            ("mm", build.measurement()),
+            ("add", build.measurement(build.comparison(worst_ratio=99.0))),
+            ("exp", build.measurement(device=Outcome("raised", message="no"))),
+            ("item", build.measurement(device=Outcome("out_of_memory"))),
+        )
+    )
+    return build.judgement(cases, measured, backend=backend, **fields)
+
+
+def test_a_measured_run_states_support_with_denominator_and_inconclusive_share(build):
+    assert _judgement(build, "hip").headline == (
+        "On AMD Instinct MI300X (gfx942) 1 of 4 ops are supported (25 % of ops; 25 % of ops inconclusive); "
+        "1 op unsupported, 1 op divergent."
+    )
+
+
+@pytest.mark.parametrize(
+    ("backend", "beginning"),
+    [
+        ("cuda", "not measured on AMD: NVIDIA H100 (sm_90) stood in; findings in 2 of 4 ops"),
+        ("sim", "not measured on AMD: the sim device stood in; findings in 2 of 4 ops"),
+        ("cpu", "not measured on AMD: the cpu device stood in; findings in 2 of 4 ops"),
+        ("none", "not measured on AMD: predicted for gfx942 from the knowledge base; findings in 0 of 4 ops"),
+    ],
+)
+def test_any_other_run_says_so_first_and_gives_no_percentage(build, backend, beginning):
+    headline = _judgement(build, backend).headline
+    assert headline.startswith(beginning)
+    assert "%" not in headline
+    assert "supported" not in headline.replace("unsupported", "")
+
+
+def test_a_failed_preflight_comes_first(build):
+    checks = (
+        PreflightCheck("rocm version", "warning", "versions differ", "install one"),
+        PreflightCheck("arch", "failed", "this torch has no code for gfx942", "install another"),
+        PreflightCheck("disk", "ok", "9 GiB free"),
+    )
+    judgement = _judgement(build, "hip", preflight=checks)
+    assert [(cause.code, cause.status) for cause in judgement.root_causes] == [
+        ("SUP110", "unsupported"),
+        ("SUP113", "supported"),
+    ]
+    assert judgement.headline.startswith("This torch has no code for gfx942. On AMD Instinct MI300X")
+    assert "versions differ" not in judgement.headline
+
+
+def test_a_partial_run_says_what_is_missing_and_why(build):
+    cases = tuple(build.case(key=f"mm-{i}") for i in range(3))
+    judgement = build.judgement(cases, (build.measurement(),), "hip", end=RunEnd(False, "the time budget was spent"))
+    assert judgement.headline.endswith("Partial: 2 of 3 cases not measured (the time budget was spent).")
+
+
+def test_a_run_without_cases_claims_nothing(build):
+    assert build.judgement((), backend="hip").headline == "No op was recorded, so nothing was judged."
+    assert build.judgement((), backend="sim").headline == (
+        "not measured on AMD: no op was recorded, so nothing was judged."
+    )
