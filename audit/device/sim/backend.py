@@ -42,6 +42,8 @@ class SimTensor(torch.Tensor):
     def __torch_dispatch__(
         cls, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if EXECUTOR.in_compiled_backward():
+            return EXECUTOR.deferring(lambda: dispatch(func, args, kwargs or {}))
         return dispatch(func, args, kwargs or {})
 
 
@@ -60,7 +62,10 @@ def dispatch(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> A
     def wrap(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        return original.get(id(leaf)) if id(leaf) in original else leaf if to_host else SimTensor(leaf)
+        if id(leaf) in original:
+            return original[id(leaf)]
+        # The wrapper has no conjugate or negative bit, so ATen would not know to resolve one that the values have.
+        return leaf if to_host else SimTensor(leaf.resolve_conj().resolve_neg())
 
     wrapped = map_tensors(wrap, result)
     if torch.Tag.inplace_view in func.tags:
@@ -147,6 +152,12 @@ def _kernel(func: OpOverload) -> Any:
     return lambda *args, **kwargs: dispatch(func, args, kwargs)
 
 
+def _copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    """``aten::_copy_from``: how ATen copies between devices where the Python key is off, as in ``torch.tensor``."""
+    copied: torch.Tensor = dispatch(torch.ops.aten.copy_.default, (target, source, non_blocking), {})
+    return copied
+
+
 _LIBRARY: list[torch.library.Library] = []
 
 
@@ -168,5 +179,6 @@ def register() -> None:
     library = torch.library.Library("aten", "IMPL")
     for func in [*_factories(), torch.ops.aten._fused_rms_norm.default]:
         library.impl(func.name().removeprefix("aten::"), _kernel(func), "PrivateUse1")
+    library.impl("_copy_from", _copy_from, "PrivateUse1")
     composites.register(library)
     _LIBRARY.append(library)

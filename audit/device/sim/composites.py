@@ -51,8 +51,10 @@ def batch_norm(
     running_var: torch.Tensor | None, training: bool, momentum: float, eps: float, cudnn_enabled: bool,
 ) -> torch.Tensor:  # fmt: skip
     arguments = (input, weight, bias, running_mean, running_var, training, momentum, eps)
+    if not input.numel():
+        return aten.batch_norm.default.decompose(*arguments, cudnn_enabled)
     miopen = (
-        cudnn_enabled and input.dim() <= MIOPEN_DIM_MAX and input.dtype in MIOPEN_DTYPES and input.numel() > 0
+        cudnn_enabled and input.dim() <= MIOPEN_DIM_MAX and input.dtype in MIOPEN_DTYPES
         and weight is not None and bias is not None
         and (running_mean is None) == (running_var is None) and (running_mean is not None or training)
     )  # fmt: skip

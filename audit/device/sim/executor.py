@@ -55,10 +55,11 @@ class Executor:
         self.phase = "forward"
         self.log = Log()
         self._suspended: list[Fault] = []
+        self._deferred: BaseException | None = None
 
     def fault_for(self, op: str) -> Fault | None:
         """The fault that ``op`` meets now; none while that same fault is asking for the healthy result."""
-        fault = match(self.faults, op)
+        fault = None if self._deferred is not None else match(self.faults, op)
         return None if fault is None or any(fault is other for other in self._suspended) else fault
 
     @contextmanager
@@ -69,6 +70,33 @@ class Executor:
             yield
         finally:
             self._suspended.remove(fault)
+
+    @staticmethod
+    def in_compiled_backward() -> bool:
+        """True while the autograd engine runs one of its own (C++) nodes on this thread."""
+        node = torch._C._current_autograd_node()
+        return node is not None and not isinstance(node, torch.autograd.function.BackwardCFunction)
+
+    def deferring(self, run: Callable[[], Any]) -> Any:
+        """Runs one op of a C++ backward node; what it raises is raised when this backward ends, with healthy results.
+
+        A Python exception cannot leave such a node: while it unwinds, the engine's stream guard asks the Python device
+        guard for its type, which fails with an exception pending and ends the process (torch 2.13,
+        PythonDeviceGuard::exchangeStream). An engine callback persists the exception before it unwinds.
+        """
+        try:
+            return run()
+        except BaseException as error:  # noqa: BLE001  # not handled here, only carried past C++: see above
+            if self._deferred is not None:
+                return None
+            self._deferred = error
+            torch.autograd.Variable._execution_engine.queue_callback(self._raise_deferred)
+            return self.deferring(run)
+
+    def _raise_deferred(self) -> None:
+        error, self._deferred = self._deferred, None
+        if error is not None:
+            raise error
 
     def note_op(self, op: str) -> None:
         self.log.ops.append(op)

@@ -271,6 +271,12 @@ def _transcendental(func: OpOverload, values: Values) -> Any:
     return _map_tensors(call(func, up), lambda y: _moved(y, wide).to(low) if y.dtype == torch.float32 else y)
 
 
+def _loss(func: OpOverload, values: Values) -> Any:
+    """Losses are reduced with the logarithm still in flight: the result moves, and in fp32 and fp64 only."""
+    out = call(func, values)
+    return out if func._schema.is_mutable else _map_tensors(out, lambda y: _moved(y, ()))
+
+
 def _moved(y: torch.Tensor, inputs: Sequence[torch.Tensor]) -> torch.Tensor:
     moved = moved_one_ulp(y, inputs)
     return moved if moved.stride() == y.stride() else _layout_of(y, moved)
@@ -340,8 +346,12 @@ _TRANSCENDENTAL = (
     "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "sigmoid", "rsqrt",
     "gelu", "gelu_backward", "silu", "silu_backward", "mish", "mish_backward", "softplus", "softplus_backward", "elu",
     "log_sigmoid_forward", "log_sigmoid_backward", "tanh_backward", "sigmoid_backward", "logit", "xlogy", "logaddexp",
-    "logaddexp2", "special_erfcx", "special_ndtri", "special_log_ndtr", "i0", "mse_loss", "smooth_l1_loss",
-    "huber_loss", "binary_cross_entropy", "soft_margin_loss", "nll_loss_forward", "nll_loss2d_forward", "_ctc_loss",
+    "logaddexp2", "special_erfcx", "special_ndtri", "special_log_ndtr", "i0",
+)  # fmt: skip
+
+_LOSSES = (
+    "mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "nll_loss_forward", "nll_loss2d_forward",
+    "_ctc_loss",
 )  # fmt: skip
 
 RULES: dict[str, Rule] = {
@@ -349,5 +359,6 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(_REDUCTIONS, _reduction),
     **_NORMS,
     **dict.fromkeys(_TRANSCENDENTAL, _transcendental),
+    **dict.fromkeys(_LOSSES, _loss),
     "pow": _power,
 }
