@@ -19,8 +19,8 @@ _ITEM_BYTES = {"64": 8, "32": 4, "16": 2, "128": 16}
 def round_trip(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
     """Falling back where operands went to the host *and* results of their size came back; else traffic is a note.
 
-    "Of their size": in each direction more than a few scalars a copy, and at least a fraction of the operands' bytes
-    (on the way back: of the outputs', where those are fewer, so that a reduction done on the host shows too).
+    "Of their size": on the way down more than a few scalars a copy, and both ways at least a fraction of the operands'
+    bytes (on the way back of the outputs', where those are fewer, so that a reduction done on the host shows too).
     """
     down, up = _total(measurement, "DtoH"), _total(measurement, "HtoD")
     if not (down.nbytes or up.nbytes):
