@@ -22,6 +22,8 @@ from audit.schema import Comparison, Coverage, Finding, Judgement, Status
 
 #: Ops in the chart; the rest is summed up in one line below it.
 CHART_OPS = 15
+#: One case of a thousand still shows in a coverage bar.
+MIN_SEGMENT_PERCENT = 0.7
 #: Per case, the page shows at most so much; everything is in run.jsonl. Keeps 500 talkative cases under 3 MB.
 MAX_TEXT, MAX_LOG, MAX_ITEMS = 600, 1500, 12
 
@@ -30,10 +32,11 @@ _UNIT_LABELS = {"ops": "Operators", "calls": "Calls", "device_time": "Device tim
 
 @dataclass(frozen=True)
 class Segment:
-    """A piece of a bar: ``start`` and ``width`` in percent of the bar's length."""
+    """A piece of a bar: ``start`` and ``width`` in percent of the bar's length, ``text`` its amount with unit."""
 
     status: Status
     amount: float
+    text: str
     start: float
     width: float
 
@@ -76,7 +79,9 @@ def coverage_bars(judgement: Judgement) -> list[Bar]:
     """One bar per denominator that the judgement has; segments in reading order, best first."""
     found = (coverage_of(judgement, unit) for unit in ("ops", "cases", "calls", "device_time"))
     return [
-        Bar(_UNIT_LABELS[c.unit], c.total, amount_text(c.unit, c.total), _segments(_shares(c), c.total)) for c in found if c
+        Bar(_UNIT_LABELS[c.unit], c.total, amount_text(c.unit, c.total), _segments(c.unit, _shares(c), c.total, MIN_SEGMENT_PERCENT))
+        for c in found
+        if c
     ]
 
 
@@ -87,6 +92,7 @@ def _shares(coverage: Coverage) -> list[tuple[Status, float]]:
 def chart_bars(ops: list[OpRow]) -> list[Bar]:
     """The ops that cost most: device time where there is any, else calls; all bars on one scale."""
     timed = _is_timed(ops)
+    unit = "device_time" if timed else "calls"
     amounts = {op.op: (op.total_us or 0.0) if timed else float(op.n_calls) for op in ops}
     largest = sorted(ops, key=lambda op: -amounts[op.op])[:CHART_OPS]
     scale = max((amounts[op.op] for op in largest), default=0.0)
@@ -94,8 +100,8 @@ def chart_bars(ops: list[OpRow]) -> list[Bar]:
         Bar(
             text.short_op(op.op),
             amounts[op.op],
-            amount_text("device_time" if timed else "calls", amounts[op.op]),
-            _segments(op.us_by_status if timed else op.calls_by_status, scale),
+            amount_text(unit, amounts[op.op]),
+            _segments(unit, op.us_by_status if timed else op.calls_by_status, scale),
             op.anchor,
         )
         for op in largest
@@ -112,13 +118,17 @@ def amount_text(unit: str, amount: float) -> str:
     return text.time_text(amount) if unit == "device_time" else text.count_text(amount)
 
 
-def _segments(shares: Iterable[tuple[Status, float]], total: float) -> tuple[Segment, ...]:
+def _segments(
+    unit: str, shares: Iterable[tuple[Status, float]], total: float, least_percent: float = 0.0
+) -> tuple[Segment, ...]:
+    """Segments whose widths are shares of ``total``, none below ``least_percent``."""
+    present = [(status, amount) for status, amount in shares if amount > 0 and total > 0]
+    widths = [max(100 * amount / total, least_percent) for _, amount in present]
+    shrink = min(1.0, 100 / sum(widths)) if widths else 1.0
     segments, start = [], 0.0
-    for status, amount in shares:
-        if amount > 0 and total > 0:
-            width = 100 * amount / total
-            segments.append(Segment(status, amount, round(start, 3), round(width, 3)))
-            start += width
+    for (status, amount), width in zip(present, (width * shrink for width in widths), strict=True):
+        segments.append(Segment(status, amount, amount_text(unit, amount), round(start, 3), round(width, 3)))
+        start += width
     return tuple(segments)
 
 
@@ -141,6 +151,14 @@ def op_parts(op: str) -> tuple[str, str, str]:
     namespace, mark, rest = shown.rpartition("::")
     name, dot, overload = rest.partition(".")
     return namespace + mark, name, dot + overload
+
+
+def headline_parts(headline: str) -> tuple[str, str]:
+    """("Not measured on AMD:", the rest) where the headline begins so, for the two are set in different sizes."""
+    line = text.one_line(headline, 400)
+    prefix = "not measured on amd:"
+    head, rest = (line[: len(prefix)], line[len(prefix) :].strip()) if line.lower().startswith(prefix) else ("", line)
+    return head[:1].upper() + head[1:], rest[:1].upper() + rest[1:]
 
 
 def data_items(finding: Finding) -> list[tuple[str, str]]:
@@ -183,6 +201,7 @@ def _environment() -> jinja2.Environment:
             "time": text.time_text,
             "error": text.error_text,
             "bytes": text.bytes_text,
+            "headline_parts": headline_parts,
             "op_parts": op_parts,
             "data_items": data_items,
             "web_link": web_link,
@@ -196,7 +215,6 @@ def _environment() -> jinja2.Environment:
         "share": text.share_text,
         "plural": text.plural,
         "sort_keys": sort_keys,
-        "amount_text": amount_text,
     }
     environment.globals.update(names)
     return environment

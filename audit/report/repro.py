@@ -136,8 +136,12 @@ def _constants(case: Case, findings: list[Finding]) -> Iterator[str]:
 
 
 def _texts(finding: Finding) -> list[str]:
-    """The texts that a path finding rests on: op, kernel and message names among its data."""
-    return [value for value in finding.data.values() if isinstance(value, str) and len(value) > 3]
+    """What a path finding rests on, as a profile or a log shows it: an op without overload, a kernel, a message."""
+    named = [finding.data.get("chosen_op"), finding.data.get("kernel")]
+    texts = [name.rsplit(".", 1)[0] if name.startswith("aten::") else name for name in named if isinstance(name, str)]
+    if finding.message.startswith("said: "):
+        texts.append(finding.message.removeprefix("said: ")[:60].rstrip("… "))
+    return texts
 
 
 def _operands(case: Case, specs: list[TensorSpec], embedded: Mapping[int, str]) -> Iterator[str]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from audit.codec import tensors_of
 from audit.report.legend import READING_ORDER
-from audit.schema import DEVICE_STATUSES, Case, Coverage, Finding, Judgement, Measurement, Status, Verdict
+from audit.rules.coverage import worst
+from audit.schema import Case, Coverage, Finding, Judgement, Measurement, Status, Verdict
 
 _SAFE_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 
@@ -53,7 +54,7 @@ class CaseRow:
 
 @dataclass(frozen=True)
 class OpRow:
-    """All cases of one op, worst first. ``status`` is the worst of its cases by the rule of ``worst_status``."""
+    """All cases of one op, worst first. ``status`` is the worst of its cases by the rules' own order."""
 
     op: str
     anchor: str
@@ -70,15 +71,6 @@ class OpRow:
 def safe_name(key: str) -> str:
     """``key`` where it is a plain name, else a digest: run files from strangers must not choose paths or ids."""
     return key if _SAFE_KEY.fullmatch(key) else "case-" + hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:12]
-
-
-def worst_status(statuses: Iterable[Status]) -> Status:
-    """The worst status about the device, else ``inconclusive`` if any, else ``supported``."""
-    seen = set(statuses)
-    for status in reversed(DEVICE_STATUSES[1:]):
-        if status in seen:
-            return status
-    return "inconclusive" if "inconclusive" in seen else "supported"
 
 
 def case_rows(judgement: Judgement) -> list[CaseRow]:
@@ -126,7 +118,7 @@ def _op_row(op: str, rows: list[CaseRow]) -> OpRow:
     return OpRow(
         op=op,
         anchor="op-" + hashlib.sha256(op.encode("utf-8", "replace")).hexdigest()[:10],
-        status=worst_status(row.status for row in rows),
+        status=worst(row.status for row in rows),
         cases=tuple(rows),
         n_calls=sum(row.verdict.n_calls for row in rows),
         total_us=sum(timed) if timed else None,

@@ -138,7 +138,7 @@
 
   const systemDark = matchMedia("(prefers-color-scheme: dark)");
   const isDark = () => (document.documentElement.dataset.theme || (systemDark.matches ? "dark" : "light")) === "dark";
-  const showTheme = () => $("theme").setAttribute("aria-pressed", String(isDark()));
+  const showTheme = () => { $("theme").textContent = isDark() ? "Light theme" : "Dark theme"; };
   $("theme").addEventListener("click", () => {
     document.documentElement.dataset.theme = isDark() ? "light" : "dark";
     try { localStorage.setItem("rocm-audit-theme", document.documentElement.dataset.theme); } catch (e) { /* not kept, no harm */ }
