@@ -1,0 +1,108 @@
+"""What the recorder adds to a training step: bookkeeping for each recorded call, and value capture apart from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from audit.tracer.recorder import Recorder
+from audit.tracer.values import KeptCall, ValueRecorder
+from tests.bench.lines import Line, cpu_clock, median_s
+
+N_STEPS = 15
+#: Float elements of the tensor whose capture is compared with a copy: 64 MiB, where memory bandwidth decides.
+N_ELEMENTS = 1 << 24
+
+
+class EmptyMode(TorchDispatchMode):
+    """A dispatch mode that does nothing: what any tracer of this kind must pay."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def measure() -> Iterator[Line]:
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # all work on the thread whose CPU time is taken
+    try:
+        yield from steps()
+        yield from capture()
+    finally:
+        torch.set_num_threads(n_threads)
+
+
+def steps() -> Iterator[Line]:
+    step = training_step()
+    untraced = median_within(nullcontext(), step)
+    empty = median_within(EmptyMode(), step)
+    bookkeeping, n_calls = recorded_step(step, None)
+    with_values, _ = recorded_step(step, ValueRecorder(total_bytes=1 << 30))
+    how = f"CPU time on one thread; Llama, 2 layers, hidden 64, {n_calls} recorded calls a step, {N_STEPS} steps"
+    yield Line("untraced step", f"{untraced * 1e3:.1f} ms", how)
+    yield Line("step under an empty dispatch mode", f"{empty * 1e3:.1f} ms", "the same")
+    yield Line("traced step, no values", f"{bookkeeping * 1e3:.1f} ms", "the same")
+    yield Line("traced step, with values", f"{with_values * 1e3:.1f} ms", "the same; looks at calls 1, 2, 4, 8, ...")
+    per_call = (bookkeeping - empty) / n_calls * 1e6
+    yield Line(
+        "bookkeeping for a repeated signature", f"{per_call:.1f} µs", "traced less empty mode, per call", "25 µs"
+    )
+    yield Line("empty mode for a call", f"{(empty - untraced) / n_calls * 1e6:.1f} µs", "empty mode less untraced")
+
+
+def capture() -> Iterator[Line]:
+    """One look at a large float tensor against one copy of it."""
+    tensor = torch.randn(N_ELEMENTS)
+    copy = median_s(tensor.clone, 9)
+    look = median_s(lambda: ValueRecorder(total_bytes=1 << 30).sample({0: tensor}, KeptCall()), 9)
+    how = f"{tensor.nbytes >> 20} MiB of float32"
+    yield Line("copy of a tensor", f"{copy * 1e3:.1f} ms", how)
+    yield Line("value capture of a tensor", f"{look * 1e3:.1f} ms", how, "twice the copy")
+    yield Line("value capture / copy", f"{look / copy:.2f}", how, "2")
+
+
+def training_step() -> Callable[[], None]:
+    """One step of a small Llama with AdamW."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=256, hidden_size=64, intermediate_size=176, num_hidden_layers=2, num_attention_heads=4
+    )
+    model = LlamaForCausalLM(config)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    tokens = torch.randint(256, (2, 64))
+
+    def step() -> None:
+        model(input_ids=tokens, labels=tokens, use_cache=False).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def median_within(mode: AbstractContextManager[object], step: Callable[[], None]) -> float:
+    with mode, torch.autograd.set_multithreading_enabled(False):
+        return median_s(step, N_STEPS, 3, cpu_clock)
+
+
+def recorded_step(step: Callable[[], None], values: ValueRecorder | None) -> tuple[float, int]:
+    """Median seconds of a step whose signatures are all known, and the calls that it records."""
+    recorder = Recorder(values)
+    with started(recorder):
+        step()
+        before = recorder.n_recorded
+        step()
+        n_calls = recorder.n_recorded - before
+        return median_s(step, N_STEPS, 1, cpu_clock), n_calls
+
+
+@contextmanager
+def started(recorder: Recorder) -> Iterator[None]:
+    recorder.start()
+    try:
+        yield
+    finally:
+        recorder.stop()
