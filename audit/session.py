@@ -148,7 +148,7 @@ def pretended_gpu(arch: str) -> DeviceInfo:
     if not products:
         known = ", ".join(sorted({gpu.arch for gpu in load_gpus() if gpu.vendor == "AMD"}))
         raise UsageError(f"--gpu {arch}: not in the knowledge base; known are {known}", "unknown-gpu")
-    gpu = products[0]
+    gpu = max(products, key=lambda product: product.compute_units or 0)  # the full part, not a cut-down sibling
     facts = {
         "wavefront": gpu.wavefront,
         "compute_units": gpu.compute_units,

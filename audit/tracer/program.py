@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from audit.errors import UnfinishedError, UsageError
+from audit.errors import AuditError, UnfinishedError, UsageError
 from audit.schema import Source
 from audit.tracer.recorder import Recorder
 
@@ -130,7 +130,7 @@ def run_program(program: Program, recorder: Recorder) -> Source:
             error = _exit_message(leaving.code)
         except ProgramExit as leaving:
             error = _exit_message(leaving.code)
-        except (KeyboardInterrupt, GeneratorExit):
+        except (KeyboardInterrupt, AuditError):
             raise
         except BaseException as problem:  # the program's own failure, whatever it is: what was recorded is audited
             error = _describe(problem)

@@ -87,7 +87,7 @@ def merge_ranks(paths: Sequence[Path], target: Path) -> Trace:
         cases=tuple(cases.values()),
         not_audited=tuple(NotAudited(what, reason, n) for (what, reason), n in sorted(not_audited.items())),
         n_recorded=sum(trace.n_recorded for trace in traces),
-        notes=(f"merged from {len(paths)} ranks", *(note for trace in traces for note in trace.notes)),
+        notes=(f"merged from {len(paths)} ranks", *dict.fromkeys(note for trace in traces for note in trace.notes)),
     )
     with tempfile.TemporaryDirectory(prefix="rocm-audit-", dir=target.resolve().parent) as folder:
         file = Path(folder, "merged.safetensors")
