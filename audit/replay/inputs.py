@@ -192,3 +192,13 @@ def named(constant: Named, device: torch.device, seed: int) -> Any:
     if found is None:
         raise InputError(f"torch {torch.__version__} has no {constant.kind} {constant.name!r}")
     return found
+
+
+def seed_generators(seed: int, device: torch.device) -> None:
+    """Random ops on the CPU and on ``device`` draw the same numbers after this.
+
+    Not ``torch.manual_seed``: where CUDA is not initialised that queues a call with a stack trace, each time.
+    """
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed_all(seed)

@@ -25,7 +25,7 @@ from audit.replay.execute import (
     resolve,
     with_mutated,
 )
-from audit.replay.inputs import Bound, Storage, bind, storages_of, torch_dtype
+from audit.replay.inputs import Bound, Storage, bind, seed_generators, storages_of, torch_dtype
 from audit.replay.memory_facts import MemoryFacts, memory_facts
 from audit.replay.outcomes import attempt
 from audit.replay.spool import on_storage, read_spool, write_spool
@@ -133,7 +133,7 @@ class DeviceSide:
         op = resolve(case.op)
         placed = self._place(case, job, verify=True)
         found.n_damaged = max(found.n_damaged, placed.n_damaged)
-        torch.manual_seed(self._seed)
+        seed_generators(self._seed, self._device.torch_device)
         self._device.fill_fresh_memory(fill, job["output_bytes"])
         start = time.perf_counter()
         produced = in_phase(case.phase, case, lambda: call(case, op, placed.bound))
@@ -207,7 +207,7 @@ class DeviceSide:
     def _observe(self, case: Case, job: dict[str, Any], found: Found) -> None:
         placed = self._place(case, job, verify=False)
         op = resolve(case.op)
-        torch.manual_seed(self._seed)
+        seed_generators(self._seed, self._device.torch_device)
         for detector in self._detectors:
             detector.watch(lambda: in_phase(case.phase, case, lambda: call(case, op, placed.bound)))
 

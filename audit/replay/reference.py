@@ -26,7 +26,7 @@ from audit.replay.execute import (
     with_mutated,
     written_operands,
 )
-from audit.replay.inputs import Bound, InputError, ValueFile, bind, materialise, storages_of, torch_dtype
+from audit.replay.inputs import Bound, InputError, ValueFile, bind, materialise, seed_generators, storages_of, torch_dtype
 from audit.replay.outcomes import attempt
 from audit.replay.spool import bytes_of, on_storage, read_spool, write_spool
 from audit.replay.standards import OpStandard, standard_of
@@ -119,7 +119,7 @@ class Reference:
         def run() -> CpuRun:
             function = op()
             bound = bind(case, operand or narrow_operands(case, contents), _CPU, self._seed)
-            torch.manual_seed(self._seed)
+            seed_generators(self._seed, _CPU)
             start = time.perf_counter()
             produced = in_phase(case.phase, case, lambda: call(case, function, bound))
             return CpuRun(produced, bound, time.perf_counter() - start)
@@ -220,7 +220,7 @@ class Reference:
             _comparison(expected, outputs.get(name), spans) for name, expected in {**prepared.expected, **unchanged}.items()
         ]
         known = {comparison.name for comparison in comparisons}
-        comparisons += [_without_reference(name, item) for name, item in outputs.items() if name not in known]
+        comparisons += [_without_reference(prepared.case, name, item) for name, item in outputs.items() if name not in known]
         return [encode(comparison) for comparison in comparisons]
 
     def _unchanged(self, prepared: Prepared, names: list[str]) -> dict[str, Expected]:
@@ -309,10 +309,11 @@ def _comparison(expected: Expected, output: dict[str, Any] | None, spans: dict[s
     return _with_memory_facts(result, output)
 
 
-def _without_reference(name: str, output: dict[str, Any]) -> Comparison:
-    """An output that the reference does not have."""
+def _without_reference(case: Case, name: str, output: dict[str, Any]) -> Comparison:
+    """An output that the reference does not have: one of the device's own, or all where there is no reference."""
     fact = decode(TensorFact, output["fact"])
-    result = Comparison(name, "metadata", None, fact, why="no reference for this output")
+    kind, why = standard_of(case).of_output(name)
+    result = Comparison(name, "metadata", None, fact, why=why if kind == "metadata" else "no reference for this output")
     return _with_memory_facts(result, output)
 
 
