@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from audit.rules.thresholds import Thresholds
-from audit.rules.wording import number, place
+from audit.rules.wording import element, number, place
 from audit.schema import Case, Comparison, Finding, Measurement, RunHeader, TensorFact
 
 
@@ -67,6 +67,12 @@ def _beyond(comparison: Comparison, allowed: float) -> Finding:
     )
 
 
+def _worst(comparison: Comparison) -> str:
+    """``[0, 7]: got 1.5, expected 1``."""
+    got, expected = element(comparison.worst_actual), element(comparison.worst_expected)
+    return f"{place(comparison.worst_index)}: got {got}, expected {expected}"
+
+
 def _worst_error(comparison: Comparison) -> tuple[float, float]:
     """(error, floor) at the worst place. The floor follows from the expected value where that is a finite number;
     otherwise (a floor of zero gives an infinite ratio) the largest error stands in."""
@@ -100,8 +106,7 @@ def masks(case: Case, measurement: Measurement, header: RunHeader, thresholds: T
             if count:
                 where = ""
                 if comparison.worst_actual != comparison.worst_expected and not _finite(comparison):
-                    where = f"; at {place(comparison.worst_index)} got {comparison.worst_actual}, "
-                    where += f"expected {comparison.worst_expected}"
+                    where = f"; at {_worst(comparison)}"
                 yield Finding(
                     code,
                     "divergent",
@@ -124,8 +129,7 @@ def exact(case: Case, measurement: Measurement, header: RunHeader, thresholds: T
                 "NUM204",
                 "divergent",
                 f"{comparison.name} must be bit for bit that of the CPU and differs in {comparison.n_different} of "
-                f"{comparison.n_elements} elements; at {place(comparison.worst_index)} got {comparison.worst_actual}, "
-                f"expected {comparison.worst_expected}",
+                f"{comparison.n_elements} elements; at {_worst(comparison)}",
                 {
                     "output": comparison.name,
                     "n_different": comparison.n_different,

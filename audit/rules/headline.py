@@ -46,11 +46,9 @@ def _support(run: Run, ops: Coverage) -> str:
 
 def _findings(run: Run, ops: Coverage) -> str:
     device = run.header.device
-    how = {
-        "stand-in": f"{device.name} ({device.arch}) stood in",
-        "simulated": f"the {device.name or device.backend} device stood in",
-        "predicted": f"predicted for {device.arch} from the knowledge base",
-    }.get(run.header.evidence, run.header.evidence)
+    how = f"{device.name or device.backend} ({device.arch}) stood in"
+    if run.header.evidence == "predicted":
+        how = f"predicted for {device.arch} from the knowledge base"
     n_found = sum(ops.by_status[status] for status in DEVICE_STATUSES if status != "supported")
     unknown = f"{ops.by_status['inconclusive']:g} of {ops.total:g} ops inconclusive"
     return f"{how}; findings in {n_found:g} of {ops.total:g} ops ({unknown}): {_listed(ops)}."

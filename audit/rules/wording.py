@@ -11,6 +11,14 @@ def number(value: float) -> str:
     return f"{value:.2g}"
 
 
+def element(text: str) -> str:
+    """An element as a run file holds it, floats cut to nine digits: ``1.7534688711`` -> ``1.75346887``."""
+    try:
+        return text if text.lstrip("-").isdigit() else f"{float(text):.9g}"
+    except ValueError:
+        return text  # complex, True, or nothing
+
+
 def duration(us: float) -> str:
     """``830 us``, ``12 ms``, ``3.4 s``."""
     if us < 1_000:

@@ -8,6 +8,7 @@ import pytest
 
 from audit.rules.accuracy import count_beyond
 from audit.rules.thresholds import Thresholds
+from audit.rules.wording import element
 
 
 def test_an_output_within_the_allowance_is_supported_without_a_word(build):
@@ -34,7 +35,7 @@ def test_an_error_is_told_with_place_allowance_and_count(build):
     )
     [finding] = build.findings(build.measurement(comparison))
     assert finding.message == (
-        "output 0 is off by 0.03 at [0, 7]: got 1.031, expected 1.0 (fp64); allowed 0.0024 = 8 x floor; "
+        "output 0 is off by 0.03 at [0, 7]: got 1.031, expected 1 (fp64); allowed 0.0024 = 8 x floor; "
         "12 of 4096 elements beyond (floor = noise 0.0002 + eps 0.0001 x |expected|)"
     )
     assert finding.data["allowed"] == pytest.approx(2.4e-3)
@@ -69,7 +70,23 @@ def test_an_infinite_ratio_from_a_floor_of_zero_is_beyond(build):
         worst_ratio=float("inf"), max_abs_error=0.5, worst_index=(1, 1), worst_actual="0.5", worst_expected="0.0"
     )
     [finding] = build.findings(build.measurement(comparison))
-    assert finding.message.startswith("output 0 is off by 0.5 at [1, 1]: got 0.5, expected 0.0")
+    assert finding.message.startswith("output 0 is off by 0.5 at [1, 1]: got 0.5, expected 0")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("1.7534688711166382", "1.75346887"),
+        ("9007199254740993", "9007199254740993"),
+        ("-12", "-12"),
+        ("inf", "inf"),
+        ("True", "True"),
+        ("(1+2j)", "(1+2j)"),
+        ("", ""),
+    ],
+)
+def test_elements_are_shown_with_nine_digits_and_integers_whole(text, shown):
+    assert element(text) == shown
 
 
 def test_a_nan_where_none_belongs_and_a_missing_inf_are_told_apart(build):
@@ -79,14 +96,14 @@ def test_a_nan_where_none_belongs_and_a_missing_inf_are_told_apart(build):
     )
     nan, inf = build.findings(measurement)
     assert (nan.code, inf.code) == ("NUM202", "NUM203")
-    assert "3 of 16 elements; at [2, 0] got nan, expected 1.5" in nan.message
+    assert "3 of 16 elements; at [2, 0]: got nan, expected 1.5" in nan.message
 
 
 def test_one_wrong_integer_is_divergent(build):
     comparison = build.comparison("exact", n_different=1, worst_index=(3, 3), worst_actual="7", worst_expected="8")
     [finding] = build.findings(build.measurement(comparison))
     assert (finding.code, finding.status) == ("NUM204", "divergent")
-    assert "differs in 1 of 16 elements; at [3, 3] got 7, expected 8" in finding.message
+    assert "differs in 1 of 16 elements; at [3, 3]: got 7, expected 8" in finding.message
 
 
 def test_float_elements_that_differ_are_no_finding_under_the_numeric_standard(build):
