@@ -24,8 +24,12 @@ from audit.schema import Comparison, Coverage, Finding, Judgement, Status
 CHART_OPS = 15
 #: One case of a thousand still shows in a coverage bar.
 MIN_SEGMENT_PERCENT = 0.7
-#: Per case, the page shows at most so much; everything is in run.jsonl. Keeps 500 talkative cases under 3 MB.
-MAX_TEXT, MAX_LOG, MAX_ITEMS = 600, 1500, 12
+#: A page of up to so many cases shows so many characters of a log and so many items of a list per case; everything is
+#: in run.jsonl. Keeps 500 cases below 3 MB even where every one of them floods stderr.
+LIMITS = ((100, 3000, 12), (1000, 450, 4), (10**9, 300, 3))
+MAX_MESSAGE = 600
+#: Numbers shown of a finding; rules give fewer.
+MAX_DATA = 16
 
 _UNIT_LABELS = {"ops": "Operators", "calls": "Calls", "device_time": "Device time", "cases": "Cases"}
 
@@ -56,7 +60,7 @@ def render(judgement: Judgement) -> str:
     """The whole page."""
     rows = case_rows(judgement)
     ops = op_rows(rows)
-    template = _environment().get_template("report.html")
+    template = _environment(len(rows)).get_template("report.html")
     header = judgement.run.header
     return template.render(
         judgement=judgement,
@@ -163,7 +167,7 @@ def headline_parts(headline: str) -> tuple[str, str]:
 
 def data_items(finding: Finding) -> list[tuple[str, str]]:
     """A finding's numbers as text, in the order the rule gave them."""
-    return [(text.one_line(name, 60), _value_text(value)) for name, value in list(finding.data.items())[:MAX_ITEMS]]
+    return [(text.one_line(name, 60), _value_text(value)) for name, value in list(finding.data.items())[:MAX_DATA]]
 
 
 def _value_text(value: object) -> str:
@@ -184,7 +188,18 @@ def place_text(comparison: Comparison) -> str:
     return f"[{', '.join(map(str, comparison.worst_index))}]" if comparison.worst_index else ""
 
 
-def _environment() -> jinja2.Environment:
+def worst_first(comparisons: tuple[Comparison, ...]) -> list[Comparison]:
+    """Outputs with something wrong before the others, so that a list cut short keeps them."""
+
+    def trouble(c: Comparison) -> tuple[int, float]:
+        n_wrong = c.n_nan_mismatch + c.n_inf_mismatch + c.n_unwritten + (c.n_different if c.standard == "exact" else 0)
+        return n_wrong, c.worst_ratio
+
+    return sorted(comparisons, key=trouble, reverse=True)
+
+
+def _environment(n_cases: int) -> jinja2.Environment:
+    max_log, max_items = next((log, items) for most, log, items in LIMITS if n_cases <= most)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True,
@@ -195,8 +210,8 @@ def _environment() -> jinja2.Environment:
     environment.filters.update(
         {
             "line": text.one_line,
-            "message": lambda value: text.clipped(value, MAX_TEXT),
-            "log": lambda value: text.clipped(value, MAX_LOG),
+            "message": lambda value: text.clipped(value, MAX_MESSAGE),
+            "log": lambda value: text.clipped(value, max_log),
             "count": text.count_text,
             "time": text.time_text,
             "error": text.error_text,
@@ -206,12 +221,13 @@ def _environment() -> jinja2.Environment:
             "data_items": data_items,
             "web_link": web_link,
             "place": place_text,
+            "worst_first": worst_first,
         }
     )
     names: dict[str, Any] = {
         "STATUS_TEXTS": STATUS_TEXTS,
         "READING_ORDER": READING_ORDER,
-        "MAX_ITEMS": MAX_ITEMS,
+        "MAX_ITEMS": max_items,
         "share": text.share_text,
         "plural": text.plural,
         "sort_keys": sort_keys,

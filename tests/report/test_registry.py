@@ -1,0 +1,63 @@
+"""Files are written whole or not at all, and an unknown format is refused before anything is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from audit.errors import UnfinishedError, UsageError
+from audit.report.registry import REPORTERS, write, write_text
+from audit.schema import Judgement
+
+
+def test_each_format_writes_its_file_and_findings_their_scripts(make_judgement: Callable[..., Judgement], tmp_path: Path) -> None:
+    judgement = make_judgement(60)
+    written = write(judgement, ["html", "json", "csv", "markdown", "junit"], tmp_path / "new" / "run")
+    assert [path.name for path in written] == ["report.html", "summary.json", "cases.csv", "report.md", "junit.xml"]
+    assert all(path.stat().st_size > 1000 for path in written)
+    scripts = {path.stem for path in (tmp_path / "new" / "run" / "repro").iterdir()}
+    assert scripts == {v.key for v in judgement.verdicts if v.status != "supported"}
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_an_unknown_format_is_refused_before_anything_is_written(make_judgement: Callable[..., Judgement], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no report format 'pdf'; there are html, json, csv, markdown, junit \[unknown-format\]"):
+        write(make_judgement(5), ["json", "pdf"], tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_leaves_the_old_report_and_no_partial_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "summary.json"
+    path.write_text("old", encoding="utf-8")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UnfinishedError, match=r"No space left on device; .* \[unwritable-output\]"):
+        write_text(path, "new")
+    assert path.read_text(encoding="utf-8") == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["summary.json"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_device_without_space_is_one_clear_sentence(tmp_path: Path) -> None:
+    (tmp_path / "summary.json.partial").symlink_to("/dev/full")
+    with pytest.raises(UnfinishedError, match="No space left on device"):
+        write_text(tmp_path / "summary.json", "x" * 100_000)
+
+
+def test_a_file_where_the_folder_should_be_is_one_clear_sentence(make_judgement: Callable[..., Judgement], tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("", encoding="utf-8")
+    with pytest.raises(UnfinishedError, match=r"cannot write .*run.*\[unwritable-output\]") as caught:
+        write(make_judgement(5), ["json"], tmp_path / "run")
+    assert caught.value.exit_code == 3
+
+
+def test_every_reporter_says_how_far_the_evidence_goes(make_judgement: Callable[..., Judgement]) -> None:
+    judgement = make_judgement(20)
+    for name, reporter in REPORTERS.items():
+        assert "imulated" in reporter.render(judgement), name
