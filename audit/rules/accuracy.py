@@ -36,9 +36,7 @@ def _beyond(comparison: Comparison, allowed: float) -> Finding:
     reference = "the same-dtype CPU run" if comparison.reference == "same-dtype" else "fp64"
     where = ""
     if not (comparison.n_nan_mismatch or comparison.n_inf_mismatch):  # else the worst place is that of the mask
-        where = (
-            f" at {place(comparison.worst_index)}: got {comparison.worst_actual}, expected {comparison.worst_expected}"
-        )
+        where = f" at {_worst(comparison)}"
     message = (
         f"{comparison.name} is off by {number(error)}{where} ({reference}); "
         f"allowed {number(allowed * floor)} = {allowed:g} x floor; {at_least}{n_beyond} of {comparison.n_elements} "

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from audit.knowledge.tables import matches
 from audit.rules.thresholds import Thresholds
-from audit.rules.wording import plural, size
+from audit.rules.wording import size
 from audit.schema import Case, Copy, Finding, Measurement, RunHeader, TensorFact
 
 #: Ops whose work is to copy between host and device.
@@ -40,15 +40,17 @@ def round_trip(case: Case, measurement: Measurement, header: RunHeader, threshol
         "n_htod": up.count,
         "operand_bytes": measurement.operand_bytes,
     }
-    traffic = (
-        f"{size(down.nbytes)} to the host in {plural(down.count, 'copy').replace('copys', 'copies')}, "
-        f"{size(up.nbytes)} back in {plural(up.count, 'copy').replace('copys', 'copies')}"
-    )
+    traffic = ", ".join(_words(copy, way) for copy, way in ((down, "to the host"), (up, "to the device")) if copy.count)
     if whole:
         message = f"went through the host: {traffic}, for operands of {size(measurement.operand_bytes)}"
         yield Finding("FBK301", "falling_back", message, data)
     else:
         yield Finding("FBK301", "supported", f"host traffic: {traffic}", data)
+
+
+def _words(copy: Copy, way: str) -> str:
+    copies = "1 copy" if copy.count == 1 else f"{copy.count} copies"
+    return f"{size(copy.nbytes)} {way} in {copies}"
 
 
 def _total(measurement: Measurement, direction: str) -> Copy:

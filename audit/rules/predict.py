@@ -76,15 +76,10 @@ def _from_arguments(case: Case, arch: str) -> Iterator[Finding]:
             f"MIOpen takes no convolution with {groups} groups and dilation {dilation}; the native slow path is taken",
             "use_miopen in Convolution.cpp",
         )
-    mask = _attention_mask(case)
-    query = case.args[0] if case.args and isinstance(case.args[0], TensorSpec) else None
-    fused = has_capability("aotriton_flash_and_memeff", arch)
-    if mask is not None and query is not None and fused and mask.dtype not in ("bool", query.dtype):
+    obstacle = _attention_obstacle(case) if has_capability("aotriton_flash_and_memeff", arch) else ""
+    if obstacle:
         yield _predicted(
-            "FBK311",
-            "falling_back",
-            f"fused attention wants a mask of bool or {query.dtype}, this one is {mask.dtype}; the math path is taken",
-            "sdp_utils.cpp: attn_mask must be boolean or of the datatype of q, k, v",
+            "FBK311", "falling_back", f"{obstacle}; the math path is taken", "sdp_utils.cpp, checks for ROCm"
         )
 
 
@@ -100,11 +95,19 @@ def _convolution(case: Case) -> tuple[int, int]:
     return (groups if isinstance(groups, int) else 1), max(dilations, default=1)
 
 
-def _attention_mask(case: Case) -> TensorSpec | None:
+def _attention_obstacle(case: Case) -> str:
+    """What keeps fused attention from a call: flash takes no mask, memory-efficient no grouped heads and only masks of
+    bool or the query's dtype. Empty where nothing does, or the op is another."""
     if not matches(case.op, ("aten::scaled_dot_product_attention.*",)):
-        return None
-    mask = _argument(case, 3, "attn_mask")
-    return mask if isinstance(mask, TensorSpec) else None
+        return ""
+    query, mask = _argument(case, 0, "query"), _argument(case, 3, "attn_mask")
+    if not isinstance(query, TensorSpec) or not isinstance(mask, TensorSpec):
+        return ""
+    if _argument(case, 7, "enable_gqa") is True:
+        return "no fused kernel takes a mask together with grouped heads (enable_gqa)"
+    if mask.dtype not in ("bool", query.dtype):
+        return f"fused attention wants a mask of bool or {query.dtype}, this one is {mask.dtype}"
+    return ""
 
 
 def _argument(case: Case, position: int, name: str) -> Arg:

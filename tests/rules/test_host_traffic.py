@@ -25,8 +25,13 @@ def test_the_message_tells_the_bytes(build):
     path = _copies(Copy("DtoH", 3 << 20, 2), Copy("HtoD", 1 << 20))
     [finding] = build.findings(build.measurement(path=path, operand_bytes=3 << 20))
     assert finding.message == (
-        "went through the host: 3.0 MiB to the host in 2 copies, 1.0 MiB back in 1 copy, for operands of 3.0 MiB"
+        "went through the host: 3.0 MiB to the host in 2 copies, 1.0 MiB to the device in 1 copy, for operands of 3.0 MiB"
     )
+
+
+def test_a_note_names_the_one_direction_there_was(build):
+    [finding] = build.findings(build.measurement(path=_copies(Copy("DtoH", 4)), operand_bytes=4096))
+    assert finding.message == "host traffic: 4 B to the host in 1 copy"
 
 
 @pytest.mark.parametrize(
