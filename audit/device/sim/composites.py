@@ -71,7 +71,7 @@ def dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
 def rms_norm(
     input: torch.Tensor, normalized_shape: list[int], weight: torch.Tensor | None = None, eps: float | None = None
 ) -> torch.Tensor:
-    if weight is not None and weight.dtype != input.dtype or not input.is_floating_point():
+    if (weight is not None and weight.dtype != input.dtype) or not input.is_floating_point():
         return aten.rms_norm.default.decompose(input, normalized_shape, weight, eps)
     return aten._fused_rms_norm.default(input, normalized_shape, weight, eps)[0]
 
@@ -196,4 +196,3 @@ class _Replaced(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         return (grads[0] if ctx.same_shape else grads[0].new_zeros(ctx.shape)), None
-

@@ -18,9 +18,7 @@ def convolution(
 ) -> Any:  # fmt: skip
     """``aten::miopen_convolution`` and ``aten::miopen_depthwise_convolution``."""
     zero = [0] * len(stride)
-    return healthy(
-        aten.convolution.default, (self, weight, bias, stride, padding, dilation, False, zero, groups), {}
-    )
+    return healthy(aten.convolution.default, (self, weight, bias, stride, padding, dilation, False, zero, groups), {})
 
 
 def convolution_transpose(

@@ -15,7 +15,7 @@ CPU_ONLY = frozenset({
     "_add_relu", "_convert_weight_to_int4pack_for_cpu", "_dyn_quant_matmul_4bit", "_dyn_quant_pack_4bit_weight",
     "_empty_affine_quantized", "_empty_per_channel_affine_quantized", "_histogramdd_bin_edges",
     "_histogramdd_from_bin_cts", "_histogramdd_from_bin_tensors", "_mkldnn_reshape", "_mkldnn_transpose",
-    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention_for_cpu_backward", 
+    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention_for_cpu_backward",
     "_upsample_lanczos2d_aa", "_upsample_lanczos2d_aa_backward", "_weight_int4pack_mm_for_cpu", "_spdiags", "from_file",
     "histogram",
     "mkldnn_adaptive_avg_pool2d", "mkldnn_adaptive_avg_pool2d_backward", "mkldnn_linear", "mkldnn_linear_backward",
@@ -32,7 +32,7 @@ _SCALAR_NAMES = {
 
 #: GEMM entry points of Blas.cpp and the name in their AT_DISPATCH: BLAS libraries take no integers.
 _BLAS_NAMES = {
-    "mm": "addmm_cuda", "addmm": "addmm_cuda", "bmm": "baddbmm_cuda", "baddbmm": "baddbmm_cuda", 
+    "mm": "addmm_cuda", "addmm": "addmm_cuda", "bmm": "baddbmm_cuda", "baddbmm": "baddbmm_cuda",
     "mv": "addmv_impl_cuda", "addmv": "addmv_impl_cuda",
 }  # fmt: skip
 

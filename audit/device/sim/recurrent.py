@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 
-from audit.device.sim.rounding import Rounding, without_onednn
+from audit.device.sim.rounding import LOW_PRECISION, Rounding, without_onednn
 
 #: miopenRNNMode_t and torch's own constant for LSTM and GRU, which ATen passes on (RNN_miopen.cpp).
 MODES = {"rnn_relu": 0, "rnn_tanh": 1, "lstm": 2, "gru": 3}
@@ -54,10 +54,8 @@ def miopen_rnn(
 ) -> tuple[torch.Tensor, ...]:  # fmt: skip
     """``aten::miopen_rnn``: output, hy, cy, reserve and weight buffer; the reserve carries the dropout seed."""
     seed = torch.randint(2**62, (1,)) if dropout and train else torch.zeros(1, dtype=torch.int64)
-    wide = _widened((input, hx, cx, *weight))
-    x, h, c, *w = wide
-    assert x is not None and h is not None  # only cx may be absent
-    weights = [tensor for tensor in w if tensor is not None]
+    x, h, *weights = (_wide(tensor) for tensor in (input, hx, *weight))
+    c = None if cx is None else _wide(cx)
     out, hy, *cy = _run(x, weights, weight_stride0, h, c, mode, num_layers, batch_first, dropout, train, bidirectional,
                         batch_sizes, int(seed))  # fmt: skip
     last = cy[0] if cy else torch.empty(0, dtype=input.dtype)
@@ -65,10 +63,9 @@ def miopen_rnn(
     return (*results, seed.view(torch.uint8), torch.empty(0, dtype=input.dtype))
 
 
-def _widened(tensors: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+def _wide(x: torch.Tensor) -> torch.Tensor:
     """fp16 and bf16 as fp32: MIOpen accumulates in fp32."""
-    low = (torch.float16, torch.bfloat16)
-    return [x.float() if x is not None and x.dtype in low else x for x in tensors]
+    return x.float() if x.dtype in LOW_PRECISION else x
 
 
 def miopen_rnn_backward(
@@ -79,38 +76,28 @@ def miopen_rnn_backward(
     output_mask: list[bool],
 ) -> tuple[Any, ...]:  # fmt: skip
     """``aten::miopen_rnn_backward``: gradients of input, hx, cx and the weights, through a recomputed forward."""
-    originals = (input, hx, cx, *weight)
+    originals = (input, hx, *weight) if cx is None else (input, hx, cx, *weight)
     with recording_gradients():
-        leaves = [None if x is None else x.detach().clone().requires_grad_() for x in _widened(originals)]
-        x, h, c, *w = leaves
-        assert x is not None and h is not None  # only cx may be absent
+        leaves = [_wide(tensor).detach().clone().requires_grad_() for tensor in originals]
+        x, h, *weights = leaves
+        c = None if cx is None else weights.pop(0)
         seed = int(reserve.view(torch.int64)[0]) if dropout and train else 0
-        weights = [tensor for tensor in w if tensor is not None]
         outputs = _run(x, weights, weight_stride0, h, c, mode, num_layers, batch_first, dropout, train, bidirectional,
                        batch_sizes, seed)  # fmt: skip
         arrived = zip(outputs, (grad_output, grad_hy, grad_cy), strict=False)
         pairs = [(y, g.to(y.dtype)) for y, g in arrived if g is not None]
-        wanted = [leaf for leaf in leaves if leaf is not None]
         with without_onednn(), Rounding():
-            found = torch.autograd.grad([y for y, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True)
-    by_leaf = {id(leaf): grad for leaf, grad in zip(wanted, found, strict=True)}
-    grads = [_gradient(by_leaf, leaf, original) for leaf, original in zip(leaves, originals, strict=True)]
-    dx, dh, dc, *dw = grads
+            found = torch.autograd.grad(
+                [y for y, _ in pairs], leaves, [g for _, g in pairs], allow_unused=True, materialize_grads=True
+            )
+    dx, dh, *dw = (grad.to(original.dtype) for grad, original in zip(found, originals, strict=True))
+    dc = None if cx is None else dw.pop(0)
     return (dx if output_mask[0] else None, dh if output_mask[1] else None, dc if output_mask[2] else None, dw)
-
-
-def _gradient(
-    by_leaf: Mapping[int, torch.Tensor | None], leaf: torch.Tensor | None, original: torch.Tensor | None
-) -> torch.Tensor | None:
-    if leaf is None or original is None:
-        return None
-    grad = by_leaf[id(leaf)]
-    return torch.zeros_like(original) if grad is None else grad.to(original.dtype)
 
 
 def _gates(parts: Sequence[torch.Tensor | None]) -> torch.Tensor:
     present = [part for part in parts if part is not None]
-    total = present[0].float() if present[0].dtype in (torch.float16, torch.bfloat16) else present[0]
+    total = _wide(present[0])
     for part in present[1:]:
         total = total + part
     return total

@@ -192,7 +192,7 @@ def _convolution(func: OpOverload, values: Values) -> Any:
 def _convolution_backward(func: OpOverload, values: Values) -> Any:
     grad, x, groups = values["grad_output"], values["input"], values["groups"]
     n, channels = grad.size(0), grad.size(1)
-    if grad.dim() != x.dim() or n < 3 and channels // groups < 3:
+    if grad.dim() != x.dim() or (n < 3 and channels // groups < 3):
         return _by_aten(func, values)
     weight, dim = values["weight"], 1 if values["transposed"] else 0
     samples, order = interleaved(n), _grouped(channels, groups)

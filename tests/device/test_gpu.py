@@ -1,0 +1,112 @@
+"""The GPU device on a real HIP or CUDA GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from audit.device import gpu
+from audit.device.gpu import GpuDevice
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no HIP or CUDA GPU here"),
+]
+
+
+@pytest.fixture(scope="module")
+def device() -> GpuDevice:
+    return GpuDevice()
+
+
+def _buffer_view(device: GpuDevice, tensor: torch.Tensor) -> torch.Tensor:
+    content = tensor.contiguous().flatten().view(torch.uint8)
+    return device.buffer(content).view(tensor.dtype, tensor.shape, tensor.contiguous().stride(), 0)
+
+
+def test_the_device_says_what_it_is(device: GpuDevice) -> None:
+    info = device.info()
+    assert info.backend == gpu.flavour()
+    assert info.arch.startswith("gfx" if info.backend == "hip" else "sm_")
+    assert int(info.properties["multi_processor_count"]) > 0
+    assert int(info.properties["total_memory"]) > 1 << 30
+
+
+def test_a_buffer_holds_its_content_and_shares_it_between_views(device: GpuDevice) -> None:
+    buffer = device.buffer(torch.arange(16, dtype=torch.float32).view(torch.uint8))
+    whole, part = buffer.view(torch.float32, (16,), (1,), 0), buffer.view(torch.float32, (2, 2), (8, 2), 3)
+    part.add_(100)
+    assert device.to_host(whole)[[3, 5, 11, 13]].tolist() == [103.0, 105.0, 111.0, 113.0]
+    assert whole.data_ptr() % 512 == 0
+    assert buffer.guards_intact()
+
+
+def test_an_operand_that_is_overrun_breaks_its_guard(device: GpuDevice) -> None:
+    buffer = device.buffer(torch.zeros(64, dtype=torch.uint8))
+    whole = buffer._whole
+    whole[-1] = 0
+    assert not buffer.guards_intact()
+
+
+@pytest.mark.parametrize("strides", [(4, 1), (1, 3), (8, 2), (0, 1)])
+def test_to_host_keeps_strides(device: GpuDevice, strides: tuple[int, int]) -> None:
+    values = torch.arange(40.0)
+    buffer = device.buffer(values.view(torch.uint8))
+    host = device.to_host(buffer.view(torch.float32, (3, 4), strides, 1))
+    assert host.stride() == strides
+    assert torch.equal(host, values.as_strided((3, 4), strides, 1))
+
+
+@pytest.mark.parametrize("n", [512, 4096, 3 << 20, 64 << 20])
+def test_memory_handed_out_next_holds_the_fill(device: GpuDevice, n: int) -> None:
+    for byte in (0x7B, 0x3C):
+        device.fill_fresh_memory(byte, [n])
+        assert (torch.empty(n, dtype=torch.uint8, device=device.torch_device) == byte).all()
+
+
+def test_a_matmul_shows_its_op_and_a_kernel(device: GpuDevice) -> None:
+    a = _buffer_view(device, torch.randn(256, 256))
+    out, path = device.observe(lambda: torch.mm(a, a))
+    assert path.observed
+    assert path.complete
+    assert path.chosen_ops[0] == "aten::mm.default"
+    assert len(path.kernels) >= 1
+    assert path.kernels[0].us > 0
+    assert path.copies == ()
+    assert out.shape == (256, 256)
+
+
+def test_copies_to_and_from_the_host_are_seen_with_their_bytes(device: GpuDevice) -> None:
+    a = _buffer_view(device, torch.randn(1024))
+    _, path = device.observe(lambda: a.cpu().to(device.torch_device))
+    assert {(copy.direction, copy.nbytes) for copy in path.copies} == {("DtoH", 4096), ("HtoD", 4096)}
+
+
+def test_the_backward_of_a_composite_is_observed_too(device: GpuDevice) -> None:
+    q = torch.randn(1, 4, 64, 64, dtype=torch.bfloat16, device=device.torch_device, requires_grad=True)
+
+    def step() -> torch.Tensor:
+        out = torch.nn.functional.scaled_dot_product_attention(q, q, q)
+        return torch.autograd.grad(out.float().sum(), q)[0]
+
+    _, path = device.observe(step)
+    assert any("backward" in op for op in path.chosen_ops)
+    assert path.kernels
+
+
+def test_timing_measures_device_time(device: GpuDevice) -> None:
+    a = torch.randn(4096, 4096, device=device.torch_device, dtype=torch.bfloat16)
+    timing = device.time(lambda: torch.mm(a, a), 0.2)
+    assert timing.n >= 5
+    assert 10 < timing.median_us < 100_000
+    assert timing.iqr_us < timing.median_us
+
+
+def test_peak_memory_counts_from_the_case_on(device: GpuDevice) -> None:
+    device.begin_case("aten::empty.memory_format", "forward")
+    before = device.peak_bytes()
+    torch.empty(32 << 20, dtype=torch.uint8, device=device.torch_device)
+    after = device.peak_bytes()
+    assert before is not None
+    assert after is not None
+    assert after - before >= 32 << 20
