@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,6 +18,8 @@ from audit.schema import Case, Outcome
 
 #: Writing to the pipe blocks only while the child reads nothing; a message is far smaller than that needs.
 _SEND_LIMIT_S = 60.0
+#: How often a process is started, or a comparison tried, before that is given up.
+_N_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class ReferenceChild:
         self._head_since = time.monotonic()
         self._answers: dict[str, Message] = {}
         self._knows: set[str] = set()
+        self._n_deaths: Counter[str] = Counter()
         self._start()
 
     def submit(self, case: Case) -> None:
@@ -46,15 +51,15 @@ class ReferenceChild:
 
     def prepared(self, case: Case) -> Message:
         """The answer to ``submit``: ``outcome``, ``device_may_run`` and, if it may, what the device side needs."""
-        self.submit(case)
         while case.key not in self._answers:
+            self.submit(case)  # again where the process died over this case or an earlier one
             self._advance()
         return self._answers.pop(case.key)
 
     def compare(self, case: Case, outputs: Message, index: Message) -> Message:
         """``comparisons`` of what the device left in the spool, or a ``bug`` that says why there are none."""
         task = _Task("compare", case.key)
-        for _ in range(2):
+        for _ in range(_N_TRIES):
             if case.key not in self._knows and "bug" in (reply := self._prepared_again(case)):
                 return reply
             self._send(task, {"command": "compare", "key": case.key, "outputs": outputs, "index": index})
@@ -124,6 +129,7 @@ class ReferenceChild:
             return task, self._failed(task, limit)
         self._tasks.pop(0)
         self._head_since = time.monotonic()
+        self._n_deaths.pop("", None)
         if task.kind == "setup" and "error" in message:
             raise UnfinishedError(f"the reference process cannot start: {message['error']}", "reference-lost")
         if task.kind == "prepare":
@@ -132,19 +138,20 @@ class ReferenceChild:
         return task, message
 
     def _failed(self, task: _Task, limit_s: float | None) -> Message:
-        """The process died (or was killed at its limit) over ``task``: blames that case, prepares the others again."""
+        """The process died (or was killed at its limit) over ``task``. A case that kills two processes is to blame."""
         child, self._child = self._child, None
         exit_ = Exit() if child is None else child.end() if limit_s is None else child.kill()
         stderr = "" if child is None else child.stderr_tail()
-        if task.kind == "setup":
+        self._n_deaths[task.key] += 1
+        n_deaths = self._n_deaths[task.key]
+        if task.kind == "setup" and (n_deaths >= _N_TRIES or limit_s is not None):
             raise UnfinishedError(f"the reference process does not start: {stderr or exit_}", "reference-lost")
         outcome = _outcome(exit_, limit_s, stderr)
-        waiting = [other for other in self._tasks if other.kind == "prepare" and other != task]
         self._start()
-        if task.kind == "prepare":
+        if task.kind == "prepare" and (limit_s is not None or n_deaths >= 2):
+            confirmed = True if limit_s is None else None
+            outcome = dataclasses.replace(outcome, confirmed=confirmed)
             self._answers[task.key] = {"outcome": encode(outcome), "device_may_run": False}
-        for other in waiting:
-            self._answers.pop(other.key, None)  # asked for again by whoever needs it
         return {"failed": encode(outcome)}
 
 
