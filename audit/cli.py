@@ -115,7 +115,7 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-m", dest="module", metavar="MODULE", help="trace a module as `python -m MODULE` would run it")
     parser.add_argument("--steps", type=_positive, default=2, help="end the program after so many optimizer steps or forward calls (2)")
     parser.add_argument("--mode", choices=("infer", "train"), help="for a file that defines a model: what one step is")
-    parser.add_argument("--values", type=_size, default=2 << 30, metavar="BYTES", help="keep so much of the argument values (2G; 0: none)")
+    parser.add_argument("--values", type=_size, default=1 << 30, metavar="BYTES", help="keep so much of the argument values (1G; 0: none)")
     parser.add_argument("--gpu", default="gfx942", metavar="ARCH", help="the GPU to predict for, and to pretend while tracing without one (gfx942)")
     parser.add_argument("--force", action="store_true", help="replace what is there")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")

@@ -56,7 +56,7 @@ class RunOptions:
     gpu: str = "gfx942"
     n_steps: int = 2
     mode: str | None = None
-    values_bytes: int = 2 << 30
+    values_bytes: int = 1 << 30
     time_budget_s: float | None = None
     resume: bool = False
     retry_started: bool = False

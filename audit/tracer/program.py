@@ -115,15 +115,14 @@ def run_program(program: Program, recorder: Recorder) -> Source:
     execute = _module_runner(program) if program.is_module else _script_runner(program)
     counter = StepCounter(recorder, program.n_steps)
     error: str | None = None
-    defined = False
+    mode: str | None = None
     with _surroundings(program), counter.watching_optimizers(), _hard_exit_caught():
         recorder.start()
         try:
             namespace = execute()
             if counter.n_forwards == 0 and _defines_model(namespace):
-                defined = True
                 recorder.reset()
-                _run_defined_model(namespace, program, recorder)
+                mode = _run_defined_model(namespace, program, recorder)
         except StepsDone:
             pass
         except SystemExit as leaving:
@@ -136,8 +135,7 @@ def run_program(program: Program, recorder: Recorder) -> Source:
             error = _describe(problem)
         finally:
             recorder.stop()
-    kind = "module" if program.is_module else "file" if defined else "script"
-    mode = (program.mode or "train") if defined else None
+    kind = "module" if program.is_module else "file" if mode else "script"
     n_steps = recorder.n_optimizer_steps or counter.n_forwards
     return Source(kind, program.target if program.is_module else Path(program.target).name, mode, n_steps, error)
 
@@ -213,8 +211,8 @@ def _defines_model(namespace: Mapping[str, Any]) -> bool:
     )
 
 
-def _run_defined_model(namespace: Mapping[str, Any], program: Program, recorder: Recorder) -> None:
-    """One step of the model that a file defines: forward, and in train mode backward and optimizer."""
+def _run_defined_model(namespace: Mapping[str, Any], program: Program, recorder: Recorder) -> str:
+    """One step of the model that a file defines: forward, and in train mode backward and optimizer. Returns the mode."""
     with recorder.paused():
         model = namespace["model"] if "model" in namespace else namespace["get_model"]()
         inputs = namespace["inputs"] if "inputs" in namespace else namespace["get_inputs"]()
@@ -227,10 +225,11 @@ def _run_defined_model(namespace: Mapping[str, Any], program: Program, recorder:
     if mode == "infer":
         with torch.no_grad():
             _call(model, inputs)
-        return
+        return mode
     _scalar_loss(loss, _call(model, inputs)).backward()
     if optimizer is not None:
         optimizer.step()
+    return mode
 
 
 def _call(model: Callable[..., Any], inputs: Any) -> Any:

@@ -16,7 +16,12 @@ from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _get_current_dispatch_mode,
+    _get_current_dispatch_mode_stack,
+    _pop_mode_temporarily,
+)
 
 from audit.codec import case_key
 from audit.schema import Case, NotAudited, Phase, Source, TensorSpec, Trace, Values
@@ -170,16 +175,30 @@ class Recorder(TorchDispatchMode):
     def _record_composite(self, op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         record = self._record(op, args, kwargs, grad=torch.is_grad_enabled())
         first_node = _next_node_number()
-        self._suspended += 1
-        try:
+        with self._off():
             output = run_composite(op, args, kwargs)
-        finally:
-            self._suspended -= 1
         if record is not None and _next_node_number() > first_node:
             call = self._backward.follow(output, first_node, _next_node_number(), _fold_grad, self._grad_sampler(record))
             if call is not None:
                 record.with_backward.append(call)
         return output
+
+    @contextmanager
+    def _off(self) -> Iterator[None]:
+        """Takes this mode off the stack for a composite's own ops, which are not recorded.
+
+        Composites ask whether a mode is there (``areAnyTensorSubclassLike``) and then take another path: ctc_loss of
+        GPU tensors with lengths on the CPU, which works untraced, raises on it.
+        """
+        self._suspended += 1
+        try:
+            if _get_current_dispatch_mode() is self:
+                with _pop_mode_temporarily():
+                    yield
+            else:
+                yield
+        finally:
+            self._suspended -= 1
 
     def _grad_sampler(self, record: Record) -> GradSampler | None:
         """Looks at the gradients of a call whose operands were looked at."""

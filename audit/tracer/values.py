@@ -24,8 +24,8 @@ from audit.schema import Values
 
 #: Float tensors above this are described, not kept: a weight's distribution replays as well as its values, and the
 #: copies of a 7B model's weights would fill the disk.
-DEFAULT_TENSOR_BYTES = 64 << 20
-DEFAULT_TOTAL_BYTES = 2 << 30
+DEFAULT_TENSOR_BYTES = 32 << 20
+DEFAULT_TOTAL_BYTES = 1 << 30
 #: Kept copies beyond this move from memory to disk.
 DEFAULT_MEMORY_BYTES = 256 << 20
 #: Mean, deviation, zeros and subnormals come from at most this many evenly spaced elements: one pass over the whole

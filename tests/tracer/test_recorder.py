@@ -208,3 +208,26 @@ def test_a_device_specific_op_in_the_trace_fails_the_audit() -> None:
     recorder.stop()
     with pytest.raises(UnfinishedError, match=r"_scaled_dot_product_flash_attention_for_cpu.*\[device-specific-op\]"):
         check_recorded(recorder, Source("script", "model.py"))
+
+
+def test_a_composite_takes_the_path_that_it_takes_without_a_tracer() -> None:
+    """ctc_loss asks whether a dispatch mode is there and would go by ``_ctc_loss.Tensor`` under one."""
+    from torch.profiler import ProfilerActivity, profile
+
+    log_probs = torch.randn(6, 2, 4).log_softmax(-1)
+    labels, lengths = torch.tensor([[1, 2], [2, 3]]), torch.tensor([6, 6])
+
+    def inner_ops() -> set[tuple[str, str]]:
+        with profile(activities=[ProfilerActivity.CPU]) as profiled:
+            nn.functional.ctc_loss(log_probs, labels, lengths, torch.tensor([2, 2]))
+        return {event.name for event in profiled.events() if event.name.startswith("aten::")}
+
+    untraced = inner_ops()
+    recorder = Recorder(None)
+    recorder.start()
+    traced = inner_ops()
+    recorder.stop()
+    assert "aten::_ctc_loss" in untraced
+    assert untraced <= traced
+    # The lengths become lists (by way of `item`) only off the path for subclasses.
+    assert ("aten::item" in traced) == ("aten::item" in untraced)
