@@ -25,7 +25,8 @@ def test_the_message_tells_the_bytes(build):
     path = _copies(Copy("DtoH", 3 << 20, 2), Copy("HtoD", 1 << 20))
     [finding] = build.findings(build.measurement(path=path, operand_bytes=3 << 20))
     assert finding.message == (
-        "went through the host: 3.0 MiB to the host in 2 copies, 1.0 MiB to the device in 1 copy, for operands of 3.0 MiB"
+        "went through the host: 3.0 MiB to the host in 2 copies, 1.0 MiB to the device in 1 copy, "
+        "for operands of 3.0 MiB"
     )
 
 
