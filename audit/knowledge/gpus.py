@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 
@@ -10,13 +11,16 @@ from audit.knowledge.tables import rows
 
 @dataclass(frozen=True)
 class Gpu:
-    """One product. Numbers that no source gives are None; ``confidence`` says how good the others are."""
+    """One product. Numbers that no source gives are None; ``confidence`` says how good the others are.
+
+    ``wavefront`` is in threads, rates are in TFLOPS, memory in GiB, bandwidth in GB/s.
+    """
 
     arch: str
     product: str
     vendor: str
     family: str
-    wavefront: str
+    wavefront: int | None
     compute_units: int | None
     fp32_tflops: float | None
     fp16_tflops: float | None
@@ -39,8 +43,8 @@ def load_gpus() -> tuple[Gpu, ...]:
             product=row["product"],
             vendor=row["vendor"],
             family=row["arch"],
-            wavefront=row["wavefront"],
-            compute_units=None if not row["compute_units"] else int(row["compute_units"]),
+            wavefront=_leading(row["wavefront"]),
+            compute_units=_leading(row["compute_units"]),
             fp32_tflops=_number(row["fp32_vector"]),
             fp16_tflops=_number(row["fp16"]),
             bf16_tflops=_number(row["bf16"]),
@@ -59,6 +63,12 @@ def load_gpus() -> tuple[Gpu, ...]:
 def gpus_of(arch: str) -> tuple[Gpu, ...]:
     """The products of one arch, ``gfx942``; empty where the arch is unknown."""
     return tuple(gpu for gpu in load_gpus() if gpu.arch == arch)
+
+
+def _leading(text: str) -> int | None:
+    """``32 (or 64)`` -> 32, which torch reports for RDNA; None where no number leads."""
+    match = re.match(r"\d+", text)
+    return int(match[0]) if match else None
 
 
 def _number(text: str) -> float | None:

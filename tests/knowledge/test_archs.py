@@ -57,5 +57,6 @@ def test_gpus_are_found_by_arch_and_numbers_are_numbers():
     assert (mi300x.compute_units, mi300x.bf16_tflops, mi300x.fp8_flavour) == (304, 1307.4, "FNUZ")
     strix = next(gpu for gpu in gpus_of("gfx1151"))
     assert strix.memory_gib is None  # shared with the host, no number
+    assert strix.wavefront == 32  # "32 (or 64)" in the source
     assert gpus_of("gfx0") == ()
     assert {gpu.vendor for gpu in load_gpus()} == {"AMD", "NVIDIA"}
