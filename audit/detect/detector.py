@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from audit.device.protocol import Device
@@ -16,7 +16,7 @@ class Evidence:
 
     stderr: str = ""
     warnings: tuple[str, ...] = ()
-    path: Path = Path()
+    path: Path = field(default_factory=Path)
     peak_bytes: int | None = None
 
 

@@ -39,7 +39,16 @@ class Child:
         to_child, from_parent = os.pipe()
         to_parent, from_child = os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "audit.replay.worker", role, str(to_child), str(from_child), str(os.getpid()), stderr_path],
+            [
+                sys.executable,
+                "-m",
+                "audit.replay.worker",
+                role,
+                str(to_child),
+                str(from_child),
+                str(os.getpid()),
+                stderr_path,
+            ],
             pass_fds=(to_child, from_child),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

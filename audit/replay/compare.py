@@ -24,9 +24,9 @@ _MAX_POWER = 64
 class Expected:
     """What the reference says about one output.
 
-    ``same`` is the CPU run in the case's own dtype, ``wide`` the fp64 (complex128) one; both flat and contiguous, either
-    may be missing. ``noise``, ``cpu_max_abs_error`` and ``cpu_rms_error`` as in Comparison. Where ``facts_known`` is
-    false the dtype and strides are those of a stand-in, and the device's own are taken for right.
+    ``same`` is the CPU run in the case's own dtype, ``wide`` the fp64 (complex128) one; both flat and contiguous, and
+    either may be missing. ``noise``, ``cpu_max_abs_error`` and ``cpu_rms_error`` as in Comparison. Where
+    ``facts_known`` is false the dtype and strides are those of a stand-in, and the device's own are taken for right.
     """
 
     name: str

@@ -150,7 +150,11 @@ class DeviceChild:
             raise DeviceGone(f"a fresh process {how} when it opened the device: {child.stderr_tail()[-500:]}") from None
         if "error" in message:
             self._drop()
-            usage = (message["error"].removesuffix(f" [{message['slug']}]"), message["slug"]) if message.get("usage") else None
+            usage = (
+                (message["error"].removesuffix(f" [{message['slug']}]"), message["slug"])
+                if message.get("usage")
+                else None
+            )
             raise DeviceGone(message["error"], usage)
         if not message["canary"]:
             self._drop()

@@ -1,4 +1,4 @@
-"""CPU equivalents of ops that have no CPU kernel: same signature, same outputs, plain arithmetic in the operands' dtype.
+"""CPU equivalents of ops that have no CPU kernel: same signature and outputs, plain arithmetic in the operands' dtype.
 
 Fed with fp64 operands they give the reference for fused attention, MIOpen and cuDNN ops. Outputs that only the device's
 own backward can read are empty here and held to metadata (``audit.replay.standards.PRIVATE``).
@@ -54,30 +54,56 @@ def _efficient(query, key, value, attn_bias, compute_log_sumexp, dropout_p=0.0, 
 
 
 def _cudnn(
-    query, key, value, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None
+    query,
+    key,
+    value,
+    attn_bias,
+    compute_log_sumexp,
+    dropout_p=0.0,
+    is_causal=False,
+    return_debug_mask=False,
+    *,
+    scale=None,
 ):
     _no_dropout(dropout_p)
     output, _ = _attention(query, key, value, attn_bias, is_causal, scale)
     return output, None, None, None, query.size(2), key.size(2), None, None, None
 
 
-def _flash_forward(query, key, value, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, debug, *, scale=None, **more):
+def _flash_forward(
+    query, key, value, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, debug, *, scale=None, **more
+):
     """Operands are [batch, length, heads, width]; packed sequences and windows are left without a reference."""
     _no_dropout(dropout_p)
     if cum_seq_q is not None or any(extra is not None for extra in more.values()):
         raise NotImplementedError("packed or windowed attention has no CPU equivalent here")
-    output, lse = _attention(*(t.transpose(1, 2) for t in (query, key, value)), None, is_causal, scale)
+    query, key, value = (t.transpose(1, 2) for t in (query, key, value))
+    output, lse = _attention(query, key, value, None, is_causal, scale)
     return output.transpose(1, 2), lse, None, None, None
 
 
 def _efficient_forward(
-    query, key, value, bias, cu_seqlens_q, cu_seqlens_k, max_q, max_k, dropout_p, custom_mask_type, lse=False, *, scale=None, **more
+    query,
+    key,
+    value,
+    bias,
+    cu_seqlens_q,
+    cu_seqlens_k,
+    max_q,
+    max_k,
+    dropout_p,
+    custom_mask_type,
+    lse=False,
+    *,
+    scale=None,
+    **more,
 ):
     """As ``_flash_forward``; ``custom_mask_type`` 0 is none and 1 causal from the top left."""
     _no_dropout(dropout_p)
     if cu_seqlens_q is not None or custom_mask_type > 1 or any(extra is not None for extra in more.values()):
         raise NotImplementedError("packed or windowed attention has no CPU equivalent here")
-    output, sums = _attention(*(t.transpose(1, 2) for t in (query, key, value)), bias, custom_mask_type == 1, scale)
+    query, key, value = (t.transpose(1, 2) for t in (query, key, value))
+    output, sums = _attention(query, key, value, bias, custom_mask_type == 1, scale)
     return output.transpose(1, 2), sums if lse else None, None, None, None, None
 
 
@@ -99,7 +125,20 @@ def _flash_backward(
 
 
 def _efficient_backward(
-    grad_out, query, key, value, attn_bias, out, lse, seed, offset, dropout_p, grad_input_mask, is_causal=False, *, scale=None
+    grad_out,
+    query,
+    key,
+    value,
+    attn_bias,
+    out,
+    lse,
+    seed,
+    offset,
+    dropout_p,
+    grad_input_mask,
+    is_causal=False,
+    *,
+    scale=None,
 ):
     _no_dropout(dropout_p)
     gradients = _attention_backward(grad_out, (query, key, value), attn_bias, is_causal, scale)
@@ -186,12 +225,29 @@ def _rnn(input, weight, hx, cx, mode, num_layers, batch_first, dropout, train, b
     return (*result, *[None] * (5 - len(result)))
 
 
-def _miopen_rnn(input, weight, stride0, hx, cx, mode, hidden, layers, batch_first, dropout, train, two_way, sizes, state):
+def _miopen_rnn(
+    input, weight, stride0, hx, cx, mode, hidden, layers, batch_first, dropout, train, two_way, sizes, state
+):
     return _rnn(input, weight, hx, cx, mode, layers, batch_first, dropout, train, two_way, sizes)
 
 
 def _cudnn_rnn(
-    input, weight, stride0, buffer, hx, cx, mode, hidden, proj, layers, batch_first, dropout, train, two_way, sizes, state
+    input,
+    weight,
+    stride0,
+    buffer,
+    hx,
+    cx,
+    mode,
+    hidden,
+    proj,
+    layers,
+    batch_first,
+    dropout,
+    train,
+    two_way,
+    sizes,
+    state,
 ):
     if proj:
         raise NotImplementedError("projected LSTM has no CPU equivalent here")

@@ -31,7 +31,9 @@ def resolve(name: str) -> torch._ops.OpOverload:
     packet = getattr(getattr(torch.ops, namespace), base, None)
     found = getattr(packet, overload or "default", None)
     if not isinstance(found, torch._ops.OpOverload):
-        raise AttributeError(f"torch {torch.__version__} has no operator {name}; is the library that defines it imported?")
+        raise AttributeError(
+            f"torch {torch.__version__} has no operator {name}; is the library that defines it imported?"
+        )
     return found
 
 

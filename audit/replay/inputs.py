@@ -16,7 +16,7 @@ from audit.schema import Arg, Case, Named, TensorSpec, Values
 
 
 class InputError(Exception):
-    """The recorded inputs cannot be rebuilt (values that do not fit the spec, an unknown dtype): about us, not the op."""
+    """The recorded inputs cannot be rebuilt (values that do not fit, an unknown dtype): about us, not the op."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def _copy_span(content: torch.Tensor, spec: TensorSpec, span: torch.Tensor) -> N
     start, touched = spec.offset * itemsize, reach(spec.sizes, spec.strides) * itemsize
     if raw.numel() != touched:
         raise InputError(
-            f"{raw.numel()} bytes are stored for an operand that spans {touched}; the value file does not fit this trace"
+            f"{raw.numel()} bytes are stored for an operand that spans {touched}; the value file is not of this trace"
         )
     content[start : start + touched] = raw
 

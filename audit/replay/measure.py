@@ -18,7 +18,6 @@ from audit.device.protocol import Buffer, Device
 from audit.replay.canary import canary_passes
 from audit.replay.compare import fact_of, flat
 from audit.replay.execute import (
-    Produced,
     call,
     in_phase,
     operand_names,

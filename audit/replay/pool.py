@@ -12,8 +12,8 @@ from audit.codec import decode, tensors_of
 from audit.errors import UnfinishedError, UsageError
 from audit.replay.device_child import Answer, DeviceChild, DeviceGone
 from audit.replay.engine import DeviceLost, Event, ReplaySettings
-from audit.replay.reference_child import ReferenceChild
 from audit.replay.folder import create_folder
+from audit.replay.reference_child import ReferenceChild
 from audit.replay.wire import Message
 from audit.schema import Case, Comparison, DeviceInfo, Measurement, Outcome, Path, Started, Timing
 
@@ -59,13 +59,15 @@ class Pool:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def device_info(self) -> DeviceInfo:
-        """The device as its child sees it. Raises UsageError (no such device) or UnfinishedError (it does not start)."""
+        """The device as its child sees it. Raises UsageError (there is none) or UnfinishedError (it does not start)."""
         try:
             return self._device.ensure()
         except DeviceGone as gone:
             if gone.usage:
                 raise UsageError(*gone.usage) from gone
-            raise UnfinishedError(f"the device cannot be used: {gone}; check it with rocm-audit doctor", "device-lost") from gone
+            raise UnfinishedError(
+                f"the device cannot be used: {gone}; check it with rocm-audit doctor", "device-lost"
+            ) from gone
 
     def replay(self, cases: Sequence[Case]) -> Iterator[Event]:
         """Events in order; see ``Engine.replay``. Closing the iterator early leaves the children warm."""
@@ -106,7 +108,9 @@ class Pool:
         )
 
     def _not_run(self, ready: _Ready) -> Measurement:
-        reason = "invalid input" if ready.outcome.kind == "raised" else f"no reference: the CPU run {_how(ready.outcome)}"
+        reason = (
+            "invalid input" if ready.outcome.kind == "raised" else f"no reference: the CPU run {_how(ready.outcome)}"
+        )
         device = Outcome("not_run", message=f"{reason}: {_INVALID_INPUT}" if reason == "invalid input" else reason)
         return Measurement(
             ready.case.key, ready.outcome, device, operand_bytes=_operand_bytes(ready.case), notes=ready.notes

@@ -26,7 +26,16 @@ from audit.replay.execute import (
     with_mutated,
     written_operands,
 )
-from audit.replay.inputs import Bound, InputError, ValueFile, bind, materialise, seed_generators, storages_of, torch_dtype
+from audit.replay.inputs import (
+    Bound,
+    InputError,
+    ValueFile,
+    bind,
+    materialise,
+    seed_generators,
+    storages_of,
+    torch_dtype,
+)
 from audit.replay.outcomes import attempt
 from audit.replay.spool import bytes_of, on_storage, read_spool, write_spool
 from audit.replay.standards import OpStandard, standard_of
@@ -131,7 +140,8 @@ class Reference:
         first_us = run.seconds * 1e6
         if mutated or case.grads is not None or run.seconds > RETIME_LIMIT_S:
             return Timing(median_us=first_us, iqr_us=0.0, n=1, first_us=first_us)
-        op, times = resolve(case.op), []
+        op = resolve(case.op)
+        times: list[float] = []
         deadline = time.perf_counter() + RETIME_LIMIT_S
         with torch.no_grad():
             while len(times) < 20 and time.perf_counter() < deadline:
@@ -145,9 +155,7 @@ class Reference:
 
     # --- expectations ----------------------------------------------------------------------------------------------
 
-    def _expect(
-        self, prepared: Prepared, run: CpuRun, contents: dict[str, torch.Tensor], standard: OpStandard
-    ) -> None:
+    def _expect(self, prepared: Prepared, run: CpuRun, contents: dict[str, torch.Tensor], standard: OpStandard) -> None:
         case = prepared.case
         wide: dict[str, torch.Tensor] = {}
         moved: dict[str, torch.Tensor] = {}
@@ -169,7 +177,7 @@ class Reference:
     def _expect_without_kernel(
         self, prepared: Prepared, contents: dict[str, torch.Tensor], standard: OpStandard
     ) -> None:
-        """The reference where the CPU has no kernel: an equivalent in fp64, else the op itself if it has an fp64 kernel."""
+        """The reference where the CPU has no kernel: an equivalent in fp64, or the op itself if it has that kernel."""
         case = prepared.case
         equivalent = equivalent_of(case.op)
         op = (lambda: equivalent) if equivalent is not None else (lambda: resolve(case.op))
@@ -217,10 +225,13 @@ class Reference:
         spans = read_spool(path, index)
         unchanged = self._unchanged(prepared, [name for name in outputs if name not in prepared.expected])
         comparisons = [
-            _comparison(expected, outputs.get(name), spans) for name, expected in {**prepared.expected, **unchanged}.items()
+            _comparison(expected, outputs.get(name), spans)
+            for name, expected in {**prepared.expected, **unchanged}.items()
         ]
         known = {comparison.name for comparison in comparisons}
-        comparisons += [_without_reference(prepared.case, name, item) for name, item in outputs.items() if name not in known]
+        comparisons += [
+            _without_reference(prepared.case, name, item) for name, item in outputs.items() if name not in known
+        ]
         return [encode(comparison) for comparison in comparisons]
 
     def _unchanged(self, prepared: Prepared, names: list[str]) -> dict[str, Expected]:

@@ -27,7 +27,7 @@ def write_spool(path: Path, storages: Mapping[str, torch.Tensor]) -> dict[str, t
 
 
 def read_spool(path: Path, index: Index) -> dict[str, torch.Tensor]:
-    """The storages as 1-D uint8 tensors, mapped copy-on-write: writing to one changes neither the file nor a later read."""
+    """The storages as 1-D uint8 tensors, mapped copy-on-write: a write changes neither the file nor a later read."""
     size = max((start + length for start, length in index.values()), default=0)
     if size == 0:
         return {name: torch.empty(0, dtype=torch.uint8) for name in index}
@@ -43,5 +43,5 @@ def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
 def on_storage(
     content: torch.Tensor, dtype: torch.dtype, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int
 ) -> torch.Tensor:
-    """A tensor on a 1-D uint8 storage of its own: sizes, strides and offset in elements. Raises where it does not fit."""
+    """A tensor on a 1-D uint8 storage of its own: sizes, strides and offset in elements. Raises if it does not fit."""
     return torch.empty(0, dtype=dtype).set_(content.untyped_storage(), offset, sizes, strides)

@@ -33,7 +33,16 @@ EXACT = frozenset(
 )
 
 #: Outputs hold whatever was in memory.
-UNINITIALISED = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "resize_", "resize_as_")
+UNINITIALISED = (
+    "empty",
+    "empty_like",
+    "empty_strided",
+    "empty_permuted",
+    "new_empty",
+    "new_empty_strided",
+    "resize_",
+    "resize_as_",
+)
 
 #: Outputs that only the matching backward of the same device can read: (op glob, output glob).
 PRIVATE = (

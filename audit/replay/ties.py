@@ -1,4 +1,4 @@
-"""Index outputs where several answers are right: equal values may be picked in any order (topk, sort, argmax, pooling)."""
+"""Index outputs where several answers are right: equal values may be picked in any order (topk, argmax, pooling)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def really_different(tie: Tie, actual: torch.Tensor, expected: torch.Tensor) -> 
     same = (picked == wanted) | ((picked != picked) & (wanted != wanted))
     wrong = ~(same & in_range)
     if tie.distinct:
-        ordered, order = shaped[0].sort(dim, stable=True)
+        ordered, order = shaped[0].sort(dim=dim, stable=True)
         repeated = torch.zeros_like(wrong)
         n = ordered.shape[dim]
         repeated.narrow(dim, 1, n - 1).copy_(ordered.narrow(dim, 1, n - 1) == ordered.narrow(dim, 0, n - 1))

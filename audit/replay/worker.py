@@ -122,7 +122,9 @@ def _device_handlers(setup: Message, channel: Channel) -> tuple[dict[str, Handle
     device = open_device(setup["device"])
     detectors = [make() for make in DETECTORS]
     first, second = setup["fills"]
-    side = DeviceSide(device, detectors, Path(setup["folder"]), setup["seed"], (first, second), setup["timing_budget_s"])
+    side = DeviceSide(
+        device, detectors, Path(setup["folder"]), setup["seed"], (first, second), setup["timing_budget_s"]
+    )
     info: dict[str, Any] = encode(device.info())
     canary = canary_passes(device)
 

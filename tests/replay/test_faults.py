@@ -9,7 +9,7 @@ import pytest
 
 from audit.schema import Values
 
-FAULTS = '''
+FAULTS = """
 import ctypes, os, signal, torch
 
 STATE = {"poisoned": False}
@@ -101,7 +101,7 @@ FAULTS = {
     "aten::erfc.default": missing,
     "aten::relu.default": writes_its_input,
 }
-'''
+"""
 
 OPS = "sin cos round erf expm1 tan exp log1p sqrt neg tanh sigmoid abs ceil erfc relu floor".split()
 
