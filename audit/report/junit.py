@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import io
+
 from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
 
 from audit.report import text
@@ -22,7 +24,9 @@ def render(judgement: Judgement) -> str:
     document = JUnitXml(f"rocm-audit: {xml_text(header.source.name)}")
     for op in op_rows(case_rows(judgement)):
         document.add_testsuite(_suite(op, header))
-    return str(document.tostring().decode("utf-8"))
+    sink = io.BytesIO()
+    document.write(sink)
+    return sink.getvalue().decode("utf-8")
 
 
 def xml_text(value: str) -> str:

@@ -35,7 +35,7 @@ def render(judgement: Judgement) -> str:
 
 
 def escaped(value: str, limit: int = 200) -> str:
-    """One line in which nothing is markup: punctuation with a backslash, ``<``, ``&`` and ``@`` (mentions) as entities."""
+    """One line in which nothing is markup: backslashes before punctuation, entities for ``<``, ``&`` and ``@``."""
     line = text.one_line(value, limit).replace("&", "&amp;").replace("<", "&lt;").replace("@", "&#64;")
     return _PUNCTUATION.sub(r"\\\1", line).replace("://", ":&#47;&#47;")
 
@@ -60,7 +60,7 @@ def _root_causes(judgement: Judgement) -> list[str]:
     troubles = [check for check in judgement.run.header.preflight if check.result != "ok"]
     lines = [f"- **{escaped(cause.message, 300)}** ({escaped(cause.code)})" for cause in judgement.root_causes]
     lines += [
-        f"- **Preflight {check.result}: {escaped(check.name)}.** {escaped(check.message, 300)} {escaped(check.remedy, 300)}".rstrip()
+        f"- **Preflight {check.result}: {escaped(check.name)}.** {escaped(f'{check.message}. {check.remedy}', 500)}"
         for check in troubles
     ]
     return ["## Look at this first\n\n" + "\n".join(lines)] if lines else []

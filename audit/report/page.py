@@ -83,7 +83,12 @@ def coverage_bars(judgement: Judgement) -> list[Bar]:
     """One bar per denominator that the judgement has; segments in reading order, best first."""
     found = (coverage_of(judgement, unit) for unit in ("ops", "cases", "calls", "device_time"))
     return [
-        Bar(_UNIT_LABELS[c.unit], c.total, amount_text(c.unit, c.total), _segments(c.unit, _shares(c), c.total, MIN_SEGMENT_PERCENT))
+        Bar(
+            _UNIT_LABELS[c.unit],
+            c.total,
+            amount_text(c.unit, c.total),
+            _segments(c.unit, _shares(c), c.total, MIN_SEGMENT_PERCENT),
+        )
         for c in found
         if c
     ]

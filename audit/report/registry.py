@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 from collections.abc import Iterable, Mapping
@@ -63,10 +64,10 @@ def write_text(path: Path, content: str) -> Path:
             os.fsync(file.fileno())
         os.replace(partial, path)
     except OSError as error:
-        try:
+        with contextlib.suppress(OSError):  # the folder may be beyond repair; the first error is the one to tell
             partial.unlink(missing_ok=True)
-        except OSError:
-            pass  # the folder is beyond repair; the first error is the one to tell
         reason = error.strerror or str(error)
-        raise UnfinishedError(f"cannot write {path}: {reason}; free space or choose another folder", "unwritable-output") from error
+        raise UnfinishedError(
+            f"cannot write {path}: {reason}; free space or choose another folder", "unwritable-output"
+        ) from error
     return path

@@ -27,7 +27,19 @@ _TEMPLATES = Path(__file__).with_name("templates") / "repro"
 #: Blocks of the script by the first letters of the rule codes that need them.
 _BLOCKS: Mapping[str, str] = {"NUM": "numbers.py.txt", "FBK": "path.py.txt", "SPD": "speed.py.txt"}
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_IMPORTS = ("argparse", "base64", "json", "os", "subprocess", "sys", "tempfile", "time", "traceback", "warnings", "zlib")
+_IMPORTS = (
+    "argparse",
+    "base64",
+    "json",
+    "os",
+    "subprocess",
+    "sys",
+    "tempfile",
+    "time",
+    "traceback",
+    "warnings",
+    "zlib",
+)
 
 
 def write_repros(judgement: Judgement, folder: Path, values: Path | None) -> list[Path]:
@@ -58,7 +70,9 @@ def _script_for(row: CaseRow, header: RunHeader, stored: StoredValues | None) ->
     return repro_script(case, row.verdict, header, spans)
 
 
-def repro_script(case: Case, verdict: Verdict, header: RunHeader, values: Mapping[int, StoredSpan] | None = None) -> str:
+def repro_script(
+    case: Case, verdict: Verdict, header: RunHeader, values: Mapping[int, StoredSpan] | None = None
+) -> str:
     """The script for one case. ``values`` are stored spans by operand position.
 
     Every text from the program stands in it as a Python literal or in a comment of printable characters, so that no
@@ -99,7 +113,12 @@ def _is_float(dtype: str) -> bool:
 
 
 def _comment(
-    case: Case, verdict: Verdict, findings: list[Finding], header: RunHeader, n_operands: int, embedded: Mapping[int, str]
+    case: Case,
+    verdict: Verdict,
+    findings: list[Finding],
+    header: RunHeader,
+    n_operands: int,
+    embedded: Mapping[int, str],
 ) -> Iterator[str]:
     evidence = evidence_text(header.evidence, header.device)
     yield "#!/usr/bin/env python3"
@@ -108,10 +127,14 @@ def _comment(
     for finding in findings:
         yield _line(f"{finding.code}  {finding.message}")
     yield "#"
-    yield _line(f"Found by rocm-audit {header.audit_version} on {header.device.name} ({header.device.arch}), {header.created},")
+    yield _line(
+        f"Found by rocm-audit {header.audit_version} on {header.device.name} ({header.device.arch}), {header.created},"
+    )
     yield _line(f"torch {header.environment.get('torch', 'unknown')}. Evidence: {evidence.title.replace(' ·', ',')}.")
     if not evidence.is_amd:
-        yield _line("So the finding was not seen on an AMD GPU. This script asks one: torch calls it cuda there as well.")
+        yield _line(
+            "So the finding was not seen on an AMD GPU. This script asks one: torch calls it cuda there as well."
+        )
     yield "# Needs only torch. Exit code: 1 the finding recurs, 0 it does not, 2 this machine cannot tell."
     made = [str(p) for p in range(n_operands) if p not in embedded]
     others = "; the others hold recorded values" if embedded else ""
@@ -146,14 +169,15 @@ def _texts(finding: Finding) -> list[str]:
 
 def _operands(case: Case, specs: list[TensorSpec], embedded: Mapping[int, str]) -> Iterator[str]:
     n_grads = sum(grad is not None for grad in case.grads or ())
-    yield "# Sizes, strides, offset and extent (length of the storage) in elements; the same storage number means shared memory."
+    yield "# In elements; extent is the length of the storage. Operands with the same storage number share memory."
     yield "OPERANDS = ["
     for position, spec in enumerate(specs):
         is_gradient = position >= len(specs) - n_grads
         fields = {
-            "sizes": spec.sizes, "strides": spec.strides, "dtype": spec.dtype, "offset": spec.offset, "extent": spec.extent,
-            "storage": spec.storage, "host": spec.host, "conj": spec.conj, "neg": spec.neg,
-            "requires_grad": spec.requires_grad and not is_gradient, "stats": _statistics(case.values.get(position, Values())),
+            "sizes": spec.sizes, "strides": spec.strides, "dtype": spec.dtype, "offset": spec.offset,
+            "extent": spec.extent, "storage": spec.storage, "host": spec.host, "conj": spec.conj, "neg": spec.neg,
+            "requires_grad": spec.requires_grad and not is_gradient,
+            "stats": _statistics(case.values.get(position, Values())),
         }  # fmt: skip
         yield f"    {literal(fields)},"
     yield "]"
@@ -161,7 +185,8 @@ def _operands(case: Case, specs: list[TensorSpec], embedded: Mapping[int, str]) 
         yield "GRADS = None  # no backward"
     else:
         numbers = iter(range(len(specs) - n_grads, len(specs)))
-        yield f"GRADS = {literal([None if grad is None else next(numbers) for grad in case.grads])}  # operand that is the gradient of each output"
+        positions = [None if grad is None else next(numbers) for grad in case.grads]
+        yield f"GRADS = {literal(positions)}  # for each output, the operand that is its gradient"
     yield "STORED = {  # position: base64 of zlib of the elements from first to last"
     for position, packed in sorted(embedded.items()):
         yield f"    {position}: ("

@@ -70,7 +70,9 @@ class OpRow:
 
 def safe_name(key: str) -> str:
     """``key`` where it is a plain name, else a digest: run files from strangers must not choose paths or ids."""
-    return key if _SAFE_KEY.fullmatch(key) else "case-" + hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:12]
+    return (
+        key if _SAFE_KEY.fullmatch(key) else "case-" + hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()[:12]
+    )
 
 
 def case_rows(judgement: Judgement) -> list[CaseRow]:

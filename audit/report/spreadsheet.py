@@ -31,8 +31,8 @@ def render(judgement: Judgement) -> str:
 def _values(row: CaseRow) -> tuple[str | float | None, ...]:
     v = row.verdict
     return (
-        v.key, v.op, v.status, v.phase, v.n_calls, v.device_us, v.reference_us, row.total_us, row.worst_ratio, v.library,
-        " ".join(row.dtypes), v.signature, " ".join(finding.code for finding in row.findings),
+        v.key, v.op, v.status, v.phase, v.n_calls, v.device_us, v.reference_us, row.total_us, row.worst_ratio,
+        v.library, " ".join(row.dtypes), v.signature, " ".join(finding.code for finding in row.findings),
         "\n".join(finding.message for finding in row.findings), "\n".join(v.modules), "\n".join(v.sources),
     )  # fmt: skip
 

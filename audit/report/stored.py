@@ -54,7 +54,9 @@ class StoredValues:
             return 8 + length, dict(entries)
         except (ValueError, TypeError, struct.error, RecursionError) as error:
             self.close()
-            raise UsageError(f"{path} is not a safetensors file, or it is damaged: {error}", "unreadable-values") from error
+            raise UsageError(
+                f"{path} is not a safetensors file, or it is damaged: {error}", "unreadable-values"
+            ) from error
 
     def span(self, key: str, position: int, limit_bytes: int) -> StoredSpan | None:
         """The span of one operand; None where there is none, it is damaged, or longer than ``limit_bytes``."""
@@ -62,7 +64,9 @@ class StoredValues:
         if not isinstance(entry, dict):
             return None
         dtype, offsets = _DTYPES.get(str(entry.get("dtype"))), entry.get("data_offsets")
-        if dtype is None or not (isinstance(offsets, list) and len(offsets) == 2 and all(type(o) is int for o in offsets)):
+        if dtype is None or not (
+            isinstance(offsets, list) and len(offsets) == 2 and all(type(o) is int for o in offsets)
+        ):
             return None
         first, end = (self._start + offset for offset in offsets)
         if not self._start <= first <= end <= len(self._map) or end - first > limit_bytes:
@@ -76,5 +80,7 @@ class StoredValues:
     def __enter__(self) -> StoredValues:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()

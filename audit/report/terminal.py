@@ -39,14 +39,16 @@ def render_terminal(judgement: Judgement, width: int = 80, colour: bool = False,
         _print_doubts(console, judgement, rows)
         if report is not None:
             console.print(Text(f"report: {text.one_line(str(report), 400)}"), soft_wrap=True)
-    return captured.get()
+    return "".join(line.rstrip() + "\n" for line in captured.get().splitlines())
 
 
 def _counts(judgement: Judgement) -> Text:
     line = Text()
     for status, n in status_counts(judgement).items():
         if n:
-            line.append(f"{STATUS_TEXTS[status].mark} {text.count_text(n)} {STATUS_TEXTS[status].label}", _COLOURS[status])
+            line.append(
+                f"{STATUS_TEXTS[status].mark} {text.count_text(n)} {STATUS_TEXTS[status].label}", _COLOURS[status]
+            )
             line.append("   ")
     line.append(f"of {text.plural(len(judgement.verdicts), 'case')}")
     return line
@@ -54,7 +56,11 @@ def _counts(judgement: Judgement) -> Text:
 
 def _print_root_causes(console: Console, judgement: Judgement) -> None:
     causes = [cause.message for cause in judgement.root_causes]
-    causes += [f"{check.message}. {check.remedy}".rstrip() for check in judgement.run.header.preflight if check.result == "failed"]
+    causes += [
+        f"{check.message}. {check.remedy}".rstrip()
+        for check in judgement.run.header.preflight
+        if check.result == "failed"
+    ]
     for cause in causes[:3]:
         console.print(Text(f"! {text.one_line(cause, 240)}", style="bold"))
 
@@ -77,18 +83,26 @@ def _print_findings(console: Console, rows: list[CaseRow]) -> None:
     ordered = sorted(groups.items(), key=lambda item: (READING_ORDER.index(item[0][0]), -item[1]))
     for (status, op, message), n in ordered[:MAX_FINDINGS]:
         style = _COLOURS[status]
-        grid.add_row(Text(STATUS_TEXTS[status].mark, style), Text(op + (f" ×{n}" if n > 1 else ""), style), Text(message))
+        grid.add_row(
+            Text(STATUS_TEXTS[status].mark, style), Text(op + (f" ×{n}" if n > 1 else ""), style), Text(message)
+        )
     console.print(grid)
     if len(ordered) > MAX_FINDINGS:
-        console.print(Text(f"  and {text.plural(len(ordered) - MAX_FINDINGS, 'more finding')} in the report", style="dim"))
+        console.print(
+            Text(f"  and {text.plural(len(ordered) - MAX_FINDINGS, 'more finding')} in the report", style="dim")
+        )
 
 
 def _print_doubts(console: Console, judgement: Judgement, rows: list[CaseRow]) -> None:
     doubts = [row for row in rows if row.status == "inconclusive"]
     if doubts:
         first = doubts[0].findings[0].message if doubts[0].findings else "no reason given"
-        line = f"? {text.plural(len(doubts), 'case')} inconclusive, first: {text.short_op(doubts[0].verdict.op)}: {first}"
+        line = (
+            f"? {text.plural(len(doubts), 'case')} inconclusive, first: {text.short_op(doubts[0].verdict.op)}: {first}"
+        )
         console.print(Text(text.one_line(line, 200), style="bright_black"), no_wrap=True, overflow="ellipsis")
     skipped = judgement.run.header.not_audited
     if skipped:
-        console.print(Text(f"  {text.plural(sum(n.n_calls for n in skipped), 'call')} not audited, see the report", "dim"))
+        console.print(
+            Text(f"  {text.plural(sum(n.n_calls for n in skipped), 'call')} not audited, see the report", "dim")
+        )

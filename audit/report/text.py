@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import unicodedata
 
-#: Bidirectional overrides and isolates: they reorder what a reader sees (CVE-2021-42574), so they are shown, not obeyed.
+#: Bidirectional overrides and isolates: they reorder what a reader sees (CVE-2021-42574).
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def printable(text: str) -> str:
-    """``text`` with control, bidirectional and surrogate characters as ``\\x1b``, ``\\u202e``; newlines and tabs stay."""
+    """``text`` with control, bidirectional and surrogate characters as ``\\u202e``; newlines and tabs stay."""
     if text.isprintable() and text.isascii():
         return text
     return "".join(_shown(c) for c in text)

@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 
 from audit.codec import case_key, contiguous_strides, signature_text
+from audit.rules.coverage import coverage
 from audit.schema import (
     EVIDENCE_BY_BACKEND,
     Backend,
     Case,
     Comparison,
     Copy,
-    Coverage,
     DeviceInfo,
     Finding,
     Judgement,
@@ -31,7 +31,6 @@ from audit.schema import (
     RunHeader,
     Source,
     Status,
-    STATUSES,
     TensorFact,
     TensorSpec,
     Timing,
@@ -56,7 +55,12 @@ OPS = (
     ("aten::_foreach_addcdiv_.ScalarList", 3, "float32"),
     ("aten::linalg_ldl_solve.default", 2, "float64"),
 )
-WEIGHTS = {"supported": 70, "slow": 5, "falling_back": 6, "divergent": 8, "unsupported": 6, "inconclusive": 5}
+#: Statuses go round in this order: of 60 cases 6 are unsupported, 6 divergent, 3 falling back, 3 slow, 6 inconclusive.
+ROUND: tuple[Status, ...] = (
+    "unsupported", "supported", "supported", "divergent", "supported", "inconclusive", "supported", "falling_back",
+    "supported", "supported", "slow", "supported", "supported", "divergent", "supported", "supported", "unsupported",
+    "supported", "inconclusive", "supported",
+)  # fmt: skip
 
 
 def finding_for(status: Status, op: str) -> tuple[Finding, ...]:
@@ -66,7 +70,9 @@ def finding_for(status: Status, op: str) -> tuple[Finding, ...]:
         return (Finding("SUP102", status, message, {"signal": 6, "confirmed": True}),)
     if status == "divergent":
         data = {"output": "output 0", "worst_ratio": 412.5, "threshold": 16.0, "max_abs_error": 0.0312}
-        known = Known("MI200 flushes fp16 denormals in GEMM", "https://rocm.docs.amd.com/", "set alt-impl env variables")
+        known = Known(
+            "MI200 flushes fp16 denormals in GEMM", "https://rocm.docs.amd.com/", "set alt-impl env variables"
+        )
         return (Finding("NUM201", status, "output 0 is 412 times its noise floor off, allowed are 16", data, known),)
     if status == "falling_back":
         return (Finding("FBK301", status, "4.2 MB went to the host and back inside the op", {"DtoH_bytes": 4194304}),)
@@ -89,53 +95,49 @@ def make_case(op: str, n_tensors: int, dtype: str, rows: int, phase: Phase, n_ca
     )  # fmt: skip
 
 
-def make_measurement(case: Case, status: Status, rng: random.Random) -> Measurement:
-    kind = "crashed" if status == "unsupported" else "ok"
-    bad = status == "divergent"
-    spec = case.args[0]
-    assert isinstance(spec, TensorSpec)
+def make_comparison(spec: TensorSpec, bad: bool, rng: random.Random) -> Comparison:
     fact = TensorFact(spec.sizes, spec.strides, spec.dtype)
-    comparison = Comparison(
+    return Comparison(
         "output 0", "numeric", fact, fact, reference="fp64", n_elements=spec.sizes[0] * 4096,
         n_different=812 if bad else 0, max_abs_error=0.03125 if bad else 2.4e-7, cpu_max_abs_error=1.9e-7,
         noise=7.5e-5, eps=0.0078, worst_ratio=412.5 if bad else rng.uniform(0.2, 2.0), worst_index=(3, 1029),
         worst_actual="0.15625", worst_expected="0.125003", n_nan_mismatch=2 if bad else 0,
     )  # fmt: skip
+
+
+FAULT = "Memory access fault by GPU node-1 (Agent handle: 0x55d0) on address 0x7f11. Reason: Unknown.\n"
+WARNED = Outcome("ok", warnings=("UserWarning: flash attention was not compiled",))
+DEVICE_OUTCOMES = {
+    "unsupported": Outcome("crashed", signal=6, confirmed=True, stderr=FAULT),
+    "inconclusive": Outcome("not_run", message="invalid input"),
+    "divergent": WARNED,
+}
+
+
+def make_measurement(case: Case, status: Status, rng: random.Random) -> Measurement:
+    spec = case.args[0]
+    assert isinstance(spec, TensorSpec)
+    device = DEVICE_OUTCOMES.get(status, Outcome("ok"))
+    ran = device.kind == "ok"
     median = rng.lognormvariate(5, 1.4)
-    inconclusive = status == "inconclusive"
+    invalid = Outcome("raised", "IndexError", "index out of range in self")
+    copies = (Copy("DtoH", 4194304), Copy("HtoD", 4194304)) if status == "falling_back" else ()
+    kernel = Kernel("Cijk_Ailk_Bljk_BBS_BH_MT128x128x32_UserArgs", median, 1)
     return Measurement(
         key=case.key,
-        reference=Outcome("raised", "IndexError", "index out of range in self") if inconclusive else Outcome("ok"),
-        device=Outcome("not_run", message="invalid input") if inconclusive else Outcome(
-            kind, signal=6 if kind == "crashed" else None, confirmed=True if kind == "crashed" else None,
-            stderr="Memory access fault by GPU node-1 (Agent handle: 0x55d0) on address 0x7f11. Reason: Unknown.\n"
-            if kind == "crashed" else "", warnings=("UserWarning: flash attention was not compiled",) if bad else (),
-        ),
-        comparisons=(comparison,) if kind == "ok" and not inconclusive else (),
-        path=Path(True, True, ("aten::mm.default",), (Kernel("Cijk_Ailk_Bljk_BBS_BH_MT128x128x32_UserArgs", median, 1),),
-                  (Copy("DtoH", 4194304), Copy("HtoD", 4194304)) if status == "falling_back" else ()),
-        device_time=None if kind != "ok" or inconclusive else Timing(median, median / 20, 31, median * 40),
+        reference=invalid if status == "inconclusive" else Outcome("ok"),
+        device=device,
+        comparisons=(make_comparison(spec, status == "divergent", rng),) if ran else (),
+        path=Path(True, True, ("aten::mm.default",), (kernel,), copies),
+        device_time=Timing(median, median / 20, 31, median * 40) if ran else None,
         reference_time=Timing(median * 9, median, 5),
         canary="passed",
         operand_bytes=2 * 4096 * 4096,
-    )  # fmt: skip
-
-
-def coverage_for(verdicts: list[Verdict]) -> tuple[Coverage, ...]:
-    def total(weight: Callable[[Verdict], float]) -> dict[Status, float]:
-        return {status: sum(weight(v) for v in verdicts if v.status == status) for status in STATUSES}
-
-    units = {
-        "cases": total(lambda v: 1),
-        "ops": {s: len({v.op for v in verdicts if v.status == s}) for s in STATUSES},
-        "calls": total(lambda v: v.n_calls),
-        "device_time": total(lambda v: (v.device_us or 0) * v.n_calls),
-    }
-    return tuple(Coverage(unit, sum(shares.values()), shares) for unit, shares in units.items())
+    )
 
 
 def build_judgement(n_cases: int = 60, seed: int = 7, backend: Backend = "sim") -> Judgement:
-    """``n_cases`` cases over the ops of a Llama and a CNN, every status present from about 40 cases on."""
+    """``n_cases`` cases over the ops of a Llama and a CNN, their statuses in turn from ``ROUND``."""
     rng = random.Random(seed)
     cases, measurements, verdicts = [], {}, []
     for i in range(n_cases):
@@ -143,23 +145,23 @@ def build_judgement(n_cases: int = 60, seed: int = 7, backend: Backend = "sim") 
         if i >= len(OPS) * 8:
             op = op.replace("::", f"::v{i // (len(OPS) * 8)}_", 1)  # more ops, so that 5,000 cases are no list of 16
         phase: Phase = ("forward", "backward", "optimizer")[i % 3]  # type: ignore[assignment]
-        case = make_case(op, n_tensors, dtype, 1 + i, phase, rng.choice((1, 2, 8, 64)))
-        status: Status = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]  # type: ignore[assignment]
+        case = make_case(op, n_tensors, dtype, 1 + i, phase, (1, 2, 8, 64)[i % 4])
+        status = ROUND[i % len(ROUND)]
         measurement = make_measurement(case, status, rng)
         cases.append(case)
         measurements[case.key] = measurement
         timing, reference = measurement.device_time, measurement.reference_time
         verdicts.append(Verdict(
-            case.key, case.op, status, case.n_calls, case.phase, case.modules, case.sources, signature_text(case.args, ()),
-            finding_for(status, case.op), timing.median_us if timing else None, reference.median_us if reference else None,
-            "hipBLASLt" if "mm" in op else None,
+            case.key, case.op, status, case.n_calls, case.phase, case.modules, case.sources,
+            signature_text(case.args, ()), finding_for(status, case.op), timing.median_us if timing else None,
+            reference.median_us if reference else None, "hipBLASLt" if "mm" in op else None,
         ))  # fmt: skip
     bad = sum(v.status not in ("supported", "inconclusive") for v in verdicts)
     prefix = "" if backend == "hip" else "Not measured on AMD: "
     return Judgement(
         run=Run(header_for(backend, n_cases), tuple(cases), measurements),
         verdicts=tuple(verdicts),
-        coverage=coverage_for(verdicts),
+        coverage=coverage(tuple(verdicts)),
         headline=f"{prefix}{bad} of {n_cases} cases need attention",
         thresholds=(("ERROR_RATIO", "16", "Higham 2002, section 3.1"), ("HOST_COPY_SHARE", "0.5", "rocm_facts"),),
     )  # fmt: skip
@@ -181,7 +183,7 @@ def header_for(backend: Backend, n_cases: int) -> RunHeader:
         not_audited=(NotAudited("torch.compile region", "compiled code has no aten calls", 4),),
         preflight=(
             PreflightCheck("arch list", "ok", "gfx942 is in this torch's arch list"),
-            PreflightCheck("override", "warning", "HSA_OVERRIDE_GFX_VERSION is set: the arch shown may not be the card's", "unset it"),
+            PreflightCheck("override", "warning", "HSA_OVERRIDE_GFX_VERSION is set: the arch may be wrong", "unset it"),
         ),
     )  # fmt: skip
 
@@ -211,7 +213,11 @@ HOSTILE_NAMES = (
 def hostile_judgement() -> Judgement:
     """Every name that a program chooses is an attack: op, key, module, source, message, stderr, kernel, environment."""
     judgement = build_judgement(60)
-    verdicts, cases, measurements = list(judgement.verdicts), list(judgement.run.cases), dict(judgement.run.measurements)
+    verdicts, cases, measurements = (
+        list(judgement.verdicts),
+        list(judgement.run.cases),
+        dict(judgement.run.measurements),
+    )
     for i, name in enumerate(HOSTILE_NAMES):
         old = verdicts[i]
         known = Known(name, f"javascript:alert({i})", name)
@@ -220,13 +226,17 @@ def hostile_judgement() -> Judgement:
             old, key=name, op=f"aten::{name}.default", status="divergent", modules=(name,), sources=(f"{name}:1",),
             signature=name, findings=(finding,), library=name,
         )  # fmt: skip
-        cases[i] = replace(cases[i], key=name, op=verdicts[i].op, modules=(name,), sources=(name,), kwargs=((name, name),))
+        cases[i] = replace(
+            cases[i], key=name, op=verdicts[i].op, modules=(name,), sources=(name,), kwargs=((name, name),)
+        )
         outcome = Outcome("raised", name, name, stderr=name, warnings=(name,))
         path = Path(True, True, (name,), (Kernel(name, 1.0),))
         measurements[name] = replace(measurements.pop(old.key), key=name, device=outcome, path=path, notes=(name,))
     header = replace(
-        judgement.run.header, source=Source("script", HOSTILE_NAMES[0], error=HOSTILE_NAMES[6]),
-        environment=dict.fromkeys(HOSTILE_NAMES, HOSTILE_NAMES[0]), not_audited=(NotAudited(HOSTILE_NAMES[0], HOSTILE_NAMES[1]),),
-    )  # fmt: skip
+        judgement.run.header,
+        source=Source("script", HOSTILE_NAMES[0], error=HOSTILE_NAMES[6]),
+        environment=dict.fromkeys(HOSTILE_NAMES, HOSTILE_NAMES[0]),
+        not_audited=(NotAudited(HOSTILE_NAMES[0], HOSTILE_NAMES[1]),),
+    )
     run = replace(judgement.run, header=header, cases=tuple(cases), measurements=measurements)
     return replace(judgement, run=run, verdicts=tuple(verdicts), headline=HOSTILE_NAMES[0])

@@ -34,7 +34,7 @@ def test_csv_has_a_line_per_case_with_its_evidence_level(make_judgement: Callabl
 
 def test_csv_cells_cannot_be_formulas(hostile_judgement: Judgement) -> None:
     cells = [cell for line in lines_of(hostile_judgement) for cell in line.values()]
-    assert "'=HYPERLINK(\"http://evil\")" in cells
+    assert '\'=HYPERLINK("http://evil")' in cells
     assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@"))]
 
 
@@ -48,7 +48,7 @@ def test_junit_fails_broken_cases_errs_on_inconclusive_ones_and_passes_the_rest(
     assert len(cases) == 60
     kinds = [type(result).__name__ for case in cases for result in case.result]
     assert kinds.count("Failure") == statuses.count("unsupported") + statuses.count("divergent") == 12
-    assert kinds.count("Error") == statuses.count("inconclusive") == 5
+    assert kinds.count("Error") == statuses.count("inconclusive") == 6
     told = [case.system_out for case in cases if case.system_out]
     assert len(told) == statuses.count("slow") + statuses.count("falling_back")
     properties = {prop.name: prop.value for prop in next(iter(document)).properties()}
@@ -62,17 +62,19 @@ def test_junit_of_hostile_names_is_well_formed(hostile_judgement: Judgement) -> 
 
 def test_markdown_says_what_was_found_and_that_it_was_not_measured(make_judgement: Callable[..., Judgement]) -> None:
     page = markdown.render(make_judgement(60))
-    assert page.startswith("# Not measured on AMD: 19 of 60 cases need attention\n\n> **Simulated")
-    assert "| ✗ unsupported | 5 | 6 | 84 | 0 |" in page
+    assert page.startswith("# Not measured on AMD: 18 of 60 cases need attention\n\n> **Simulated")
+    assert "| ✗ unsupported | 3 | 6 | 6 | 0 |" in page
     assert "%" not in page  # a run that is not AMD's gives no share of what works
     assert page.count("\n| ≠ divergent | `") == 6
 
 
-def test_markdown_of_a_measured_run_gives_shares_with_their_denominator(make_judgement: Callable[..., Judgement]) -> None:
+def test_markdown_of_a_measured_run_gives_shares_with_their_denominator(
+    make_judgement: Callable[..., Judgement],
+) -> None:
     page = markdown.render(make_judgement(60, backend="hip"))
     assert "cases (of 60)" in page
     assert "| 36 (60.0 %) |" in page
-    assert re.search(r"\? inconclusive \| \d+ \([\d.]+ %\) \| 5 \(8.3 %\)", page)
+    assert "| ? inconclusive | 2 (12.5 %) | 6 (10.0 %) |" in page
 
 
 def test_markdown_of_a_large_run_fits_a_github_comment(make_judgement: Callable[..., Judgement]) -> None:

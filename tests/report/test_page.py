@@ -39,14 +39,18 @@ class Elements(HTMLParser):
 
 def talkative(judgement: Judgement) -> Judgement:
     """Every case with pages of stderr, hundreds of warnings and modules: as bad as a real library can be."""
-    noise = "MIOpen(HIP): Warning [IsEnoughWorkspace] Solver <GemmFwdRest>, workspace required: 590224, provided: 0\n" * 200
+    noise = (
+        "MIOpen(HIP): Warning [IsEnoughWorkspace] Solver <GemmFwdRest>, workspace required: 590224, provided: 0\n" * 200
+    )
 
     def loud(measurement: Measurement) -> Measurement:
         device = Outcome(measurement.device.kind, "RuntimeError", noise, stderr=noise, warnings=(noise[:300],) * 100)
         return replace(measurement, device=device, comparisons=measurement.comparisons * 40)
 
     measurements = {key: loud(m) for key, m in judgement.run.measurements.items()}
-    verdicts = tuple(replace(v, modules=tuple(f"{m}.{i}" for i in range(50) for m in v.modules)) for v in judgement.verdicts)
+    verdicts = tuple(
+        replace(v, modules=tuple(f"{m}.{i}" for i in range(50) for m in v.modules)) for v in judgement.verdicts
+    )
     return replace(judgement, run=replace(judgement.run, measurements=measurements), verdicts=verdicts)
 
 
@@ -56,7 +60,9 @@ def test_500_cases_with_findings_stay_far_below_3_mb(make_judgement: Callable[..
     assert size < 1_500_000
 
 
-def test_500_cases_that_all_talk_without_end_stay_below_3_mb_and_say_what_is_left_out(make_judgement: Callable[..., Judgement]) -> None:
+def test_500_cases_that_all_talk_without_end_stay_below_3_mb_and_say_what_is_left_out(
+    make_judgement: Callable[..., Judgement],
+) -> None:
     page = render(talkative(make_judgement(500)))
     print(f"500 talkative cases: {len(page.encode()) / 1e6:.2f} MB")
     assert len(page.encode()) < 3_000_000
@@ -80,7 +86,9 @@ def test_5000_cases_are_built_whole(make_judgement: Callable[..., Judgement]) ->
         ("none", "Predicted · not measured on AMD"),
     ],
 )
-def test_the_evidence_level_is_the_first_thing_on_the_page(make_judgement: Callable[..., Judgement], backend: str, title: str) -> None:
+def test_the_evidence_level_is_the_first_thing_on_the_page(
+    make_judgement: Callable[..., Judgement], backend: str, title: str
+) -> None:
     page = Elements(render(make_judgement(20, backend=backend)))
     body = page.text.split("Skip to the operators ")[1]
     assert body.startswith(title)
@@ -112,7 +120,9 @@ def test_the_page_names_nothing_outside_itself(make_judgement: Callable[..., Jud
         assert address.startswith(("#", "repro/", "https://rocm.docs.amd.com/")) or tag == "link" or not address
 
 
-def test_hostile_names_add_no_element_and_no_attribute(make_judgement: Callable[..., Judgement], hostile_judgement: Judgement) -> None:
+def test_hostile_names_add_no_element_and_no_attribute(
+    make_judgement: Callable[..., Judgement], hostile_judgement: Judgement
+) -> None:
     plain, hostile = Elements(render(make_judgement(60))), Elements(render(hostile_judgement))
     assert {tag for tag, _ in hostile.found} == {tag for tag, _ in plain.found} | {"h6"}
     assert {name for _, a in hostile.found for name in a} <= {name for _, a in plain.found for name in a}
@@ -125,7 +135,9 @@ def test_hostile_names_add_no_element_and_no_attribute(make_judgement: Callable[
 def test_a_partial_audit_and_a_program_that_failed_say_so(make_judgement: Callable[..., Judgement]) -> None:
     judgement = make_judgement(5)
     source = replace(judgement.run.header.source, error="ValueError: bad batch")
-    run = replace(judgement.run, header=replace(judgement.run.header, source=source), end=RunEnd(False, "the device was lost"))
+    run = replace(
+        judgement.run, header=replace(judgement.run.header, source=source), end=RunEnd(False, "the device was lost")
+    )
     text = Elements(render(replace(judgement, run=run))).text
     assert "The program ended early. What it had executed until then is audited. ValueError: bad batch" in text
     assert "This audit is partial. the device was lost" in text

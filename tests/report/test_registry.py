@@ -13,7 +13,9 @@ from audit.report.registry import REPORTERS, write, write_text
 from audit.schema import Judgement
 
 
-def test_each_format_writes_its_file_and_findings_their_scripts(make_judgement: Callable[..., Judgement], tmp_path: Path) -> None:
+def test_each_format_writes_its_file_and_findings_their_scripts(
+    make_judgement: Callable[..., Judgement], tmp_path: Path
+) -> None:
     judgement = make_judgement(60)
     written = write(judgement, ["html", "json", "csv", "markdown", "junit"], tmp_path / "new" / "run")
     assert [path.name for path in written] == ["report.html", "summary.json", "cases.csv", "report.md", "junit.xml"]
@@ -23,8 +25,12 @@ def test_each_format_writes_its_file_and_findings_their_scripts(make_judgement: 
     assert not list(tmp_path.rglob("*.partial"))
 
 
-def test_an_unknown_format_is_refused_before_anything_is_written(make_judgement: Callable[..., Judgement], tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no report format 'pdf'; there are html, json, csv, markdown, junit \[unknown-format\]"):
+def test_an_unknown_format_is_refused_before_anything_is_written(
+    make_judgement: Callable[..., Judgement], tmp_path: Path
+) -> None:
+    with pytest.raises(
+        UsageError, match=r"no report format 'pdf'; there are html, json, csv, markdown, junit \[unknown-format\]"
+    ):
         write(make_judgement(5), ["json", "pdf"], tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -50,7 +56,9 @@ def test_a_device_without_space_is_one_clear_sentence(tmp_path: Path) -> None:
         write_text(tmp_path / "summary.json", "x" * 100_000)
 
 
-def test_a_file_where_the_folder_should_be_is_one_clear_sentence(make_judgement: Callable[..., Judgement], tmp_path: Path) -> None:
+def test_a_file_where_the_folder_should_be_is_one_clear_sentence(
+    make_judgement: Callable[..., Judgement], tmp_path: Path
+) -> None:
     (tmp_path / "run").write_text("", encoding="utf-8")
     with pytest.raises(UnfinishedError, match=r"cannot write .*run.*\[unwritable-output\]") as caught:
         write(make_judgement(5), ["json"], tmp_path / "run")

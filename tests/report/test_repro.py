@@ -17,7 +17,20 @@ from audit.codec import case_key, contiguous_strides
 from audit.report.registry import write
 from audit.report.repro import EMBED_BYTES, literal, repro_script
 from audit.report.stored import StoredSpan
-from audit.schema import Arg, Case, Finding, Judgement, Known, Named, Phase, RunHeader, Status, TensorSpec, Values, Verdict
+from audit.schema import (
+    Arg,
+    Case,
+    Finding,
+    Judgement,
+    Known,
+    Named,
+    Phase,
+    RunHeader,
+    Status,
+    TensorSpec,
+    Values,
+    Verdict,
+)
 
 torch = pytest.importorskip("torch", reason="the scripts run on torch")
 
@@ -43,7 +56,9 @@ def header(make_judgement: Callable[..., Judgement]) -> RunHeader:
 
 
 def verdict_of(case: Case, code: str, **data: str | int | float | bool | None) -> Verdict:
-    status: Status = {"SUP": "unsupported", "NUM": "divergent", "FBK": "falling_back", "SPD": "slow"}.get(code[:3], "inconclusive")  # type: ignore[assignment]
+    status: Status = {"SUP": "unsupported", "NUM": "divergent", "FBK": "falling_back", "SPD": "slow"}.get(
+        code[:3], "inconclusive"
+    )  # type: ignore[assignment]
     finding = Finding(code, status, "what was seen", data, Known("a title", "https://example.org"))
     return Verdict(case.key, case.op, status, 1, case.phase, (), (), "", (finding,))
 
@@ -82,14 +97,27 @@ MM = case_of("aten::mm.default", spec(8, 16), spec(16, 4, storage=1))
     "case",
     [
         MM,
-        case_of("aten::addmm.default", spec(4), spec(8, 16, storage=1), spec(16, 4, storage=2), kwargs=(("beta", 0.5),)),
+        case_of(
+            "aten::addmm.default", spec(4), spec(8, 16, storage=1), spec(16, 4, storage=2), kwargs=(("beta", 0.5),)
+        ),
         case_of("aten::mm.default", spec(8, 16), TensorSpec((16, 4), (1, 16), "float32", 3, 100, 1), phase="backward"),
         case_of("aten::add_.Tensor", spec(4, 4), TensorSpec((4, 4), (0, 1), "float32", 2, 16, 0)),
         case_of("aten::_to_copy.default", spec(5), kwargs=(("dtype", Named("dtype", "bfloat16")),)),
-        case_of("aten::index.Tensor", spec(9, 2), (spec(3, dtype="int64", storage=1),), values={1: Values(minimum=0, maximum=8)}),
+        case_of(
+            "aten::index.Tensor",
+            spec(9, 2),
+            (spec(3, dtype="int64", storage=1),),
+            values={1: Values(minimum=0, maximum=8)},
+        ),
         case_of("aten::_foreach_add_.Scalar", (spec(3), spec(4, storage=1)), 2.0, phase="optimizer"),
-        case_of("aten::mul.Tensor", spec(6, dtype="complex64", conj=True), spec(6, dtype="complex64", storage=1, neg=True)),
-        case_of("aten::empty_like.default", spec(3, 3), kwargs=(("memory_format", Named("memory_format", "contiguous_format")),)),
+        case_of(
+            "aten::mul.Tensor", spec(6, dtype="complex64", conj=True), spec(6, dtype="complex64", storage=1, neg=True)
+        ),
+        case_of(
+            "aten::empty_like.default",
+            spec(3, 3),
+            kwargs=(("memory_format", Named("memory_format", "contiguous_format")),),
+        ),
         case_of(
             "aten::scaled_dot_product_attention.default",
             *(spec(1, 2, 8, 4, storage=i, requires_grad=True) for i in range(3)),
@@ -136,9 +164,13 @@ def test_a_broken_kernel_gives_exit_code_1(
 
 
 def test_a_wrong_gradient_of_a_composite_gives_exit_code_1(header: RunHeader, tmp_path: Path) -> None:
-    case = case_of("aten::matmul.default", spec(8, 16, requires_grad=True), spec(16, 4, storage=1), grads=(spec(8, 4, storage=2),))
+    case = case_of(
+        "aten::matmul.default", spec(8, 16, requires_grad=True), spec(16, 4, storage=1), grads=(spec(8, 4, storage=2),)
+    )
     script = repro_script(case, verdict_of(case, "NUM201", output="gradient of operand 0", allowed_ratio=8.0), header)
-    fault = "result = result * 1.5 if len(calls) == 4 else result"  # forward, backward of the reference; forward, backward
+    fault = (
+        "result = result * 1.5 if len(calls) == 4 else result"  # forward, backward of the reference; forward, backward
+    )
     assert run(script, tmp_path, "--attempt").returncode == 0
     assert run(script, tmp_path, "--attempt", sabotage=SABOTAGED_MM.format(fault=fault)).returncode == 1
 
@@ -193,7 +225,9 @@ def test_synthesised_values_keep_the_recorded_specials_and_range(header: RunHead
     assert 0.4 < float((finite == 0).float().mean()) < 0.6
 
 
-def test_scripts_of_hostile_names_are_valid_python_that_runs_none_of_them(hostile_judgement: Judgement, tmp_path: Path) -> None:
+def test_scripts_of_hostile_names_are_valid_python_that_runs_none_of_them(
+    hostile_judgement: Judgement, tmp_path: Path
+) -> None:
     write(hostile_judgement, ["json"], tmp_path)
     scripts = sorted((tmp_path / "repro").iterdir())
     assert len(scripts) >= 11
@@ -202,14 +236,18 @@ def test_scripts_of_hostile_names_are_valid_python_that_runs_none_of_them(hostil
         source = script.read_text(encoding="utf-8")
         assert source.isascii()
         for node in ast.walk(ast.parse(source)):
-            imported |= {alias.name for alias in node.names} if isinstance(node, (ast.Import, ast.ImportFrom)) else set()
+            imported |= (
+                {alias.name for alias in node.names} if isinstance(node, (ast.Import, ast.ImportFrom)) else set()
+            )
     torch_names = {"torch", "ProfilerActivity", "profile"}
     assert torch_names < imported
     assert all(name in sys.stdlib_module_names for name in imported - torch_names)
     assert {path.parent for path in tmp_path.rglob("*.py")} == {tmp_path / "repro"}  # no name climbed out
 
 
-def test_written_scripts_take_their_values_from_the_opset(make_judgement: Callable[..., Judgement], tmp_path: Path) -> None:
+def test_written_scripts_take_their_values_from_the_opset(
+    make_judgement: Callable[..., Judgement], tmp_path: Path
+) -> None:
     judgement = make_judgement(60)
     key = next(v.key for v in judgement.verdicts if v.status != "supported")
     case = next(case for case in judgement.run.cases if case.key == key)
@@ -227,7 +265,9 @@ def test_written_scripts_take_their_values_from_the_opset(make_judgement: Callab
     assert "\n    0: (\n" in (tmp_path / "repro" / f"{key}.py").read_text(encoding="utf-8")
 
 
-def test_rejudging_without_values_keeps_the_scripts_that_have_them(make_judgement: Callable[..., Judgement], tmp_path: Path) -> None:
+def test_rejudging_without_values_keeps_the_scripts_that_have_them(
+    make_judgement: Callable[..., Judgement], tmp_path: Path
+) -> None:
     judgement = make_judgement(60)
     write(judgement, ["json"], tmp_path)
     first = sorted((tmp_path / "repro").iterdir())[0]
@@ -236,6 +276,8 @@ def test_rejudging_without_values_keeps_the_scripts_that_have_them(make_judgemen
     assert first.read_text(encoding="utf-8") == "# with values"
 
 
-@pytest.mark.parametrize("value", [None, True, -3, 1.5, float("inf"), complex(1, float("-inf")), "it's \u202e", (1,), [(), {"a": "b"}]])
+@pytest.mark.parametrize(
+    "value", [None, True, -3, 1.5, float("inf"), complex(1, float("-inf")), "it's \u202e", (1,), [(), {"a": "b"}]]
+)
 def test_a_literal_evaluates_to_its_value(value: object) -> None:
     assert eval(literal(value), {"float": float, "complex": complex}) == value

@@ -12,7 +12,9 @@ from audit.report.rows import case_rows, coverage_of, op_rows, safe_name, status
 from audit.schema import Coverage, Finding, Judgement, Run, Status, Verdict
 
 
-def verdict(key: str, status: Status, op: str = "aten::mm.default", us: float | None = None, n_calls: int = 1) -> Verdict:
+def verdict(
+    key: str, status: Status, op: str = "aten::mm.default", us: float | None = None, n_calls: int = 1
+) -> Verdict:
     return Verdict(key, op, status, n_calls, "forward", (), (), "f32[2, 2]", (), us)
 
 
@@ -59,7 +61,11 @@ def test_an_op_with_an_unknown_case_is_not_called_supported(empty: Judgement) ->
 
 
 def test_notes_carry_no_weight_and_findings_come_worst_first(empty: Judgement) -> None:
-    findings = (Finding("FBK301", "supported", "a note"), Finding("SPD401", "slow", "s"), Finding("NUM201", "divergent", "d"))
+    findings = (
+        Finding("FBK301", "supported", "a note"),
+        Finding("SPD401", "slow", "s"),
+        Finding("NUM201", "divergent", "d"),
+    )
     [row] = case_rows(judged(empty, replace(verdict("a", "divergent"), findings=findings)))
     assert [f.code for f in row.findings] == ["NUM201", "SPD401"]
     assert [f.code for f in row.notes] == ["FBK301"]
@@ -70,7 +76,9 @@ def test_a_verdict_without_its_case_still_has_a_row_but_no_script(empty: Judgeme
     assert (row.case, row.dtypes, row.worst_ratio, row.has_repro) == (None, (), None, False)
 
 
-@pytest.mark.parametrize("key", ["../../x", "a/b", "a\\b", "", ".hidden", "-x", "a" * 200, "a b", 'a"b', "\u202e", "con\n"])
+@pytest.mark.parametrize(
+    "key", ["../../x", "a/b", "a\\b", "", ".hidden", "-x", "a" * 200, "a b", 'a"b', "\u202e", "con\n"]
+)
 def test_a_key_that_is_no_plain_name_becomes_a_digest(key: str) -> None:
     name = safe_name(key)
     assert name.startswith("case-")
@@ -116,7 +124,9 @@ def test_the_chart_shows_the_costliest_ops_on_one_scale(empty: Judgement) -> Non
 
 
 def test_without_times_the_chart_counts_calls(empty: Judgement) -> None:
-    rows = case_rows(judged(empty, verdict("a", "divergent", n_calls=3), verdict("b", "supported", "aten::add.Tensor", n_calls=12)))
+    rows = case_rows(
+        judged(empty, verdict("a", "divergent", n_calls=3), verdict("b", "supported", "aten::add.Tensor", n_calls=12))
+    )
     assert [(bar.label, bar.amount_text) for bar in chart_bars(op_rows(rows))] == [("add.Tensor", "12"), ("mm", "3")]
 
 
@@ -125,7 +135,9 @@ def test_the_headline_is_set_in_two_sizes_where_it_was_not_measured() -> None:
     assert headline_parts("all is well") == ("", "All is well")
 
 
-@pytest.mark.parametrize("link", ["javascript:alert(1)", "//host/x", "file:///etc/passwd", "https://a b", "https://a\u202eb", ""])
+@pytest.mark.parametrize(
+    "link", ["javascript:alert(1)", "//host/x", "file:///etc/passwd", "https://a b", "https://a\u202eb", ""]
+)
 def test_only_plain_web_addresses_become_links(link: str) -> None:
     assert web_link(link) == ""
     assert web_link("https://github.com/ROCm/TheRock/issues/1") == "https://github.com/ROCm/TheRock/issues/1"

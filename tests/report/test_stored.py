@@ -62,7 +62,9 @@ def test_an_entry_that_lies_gives_no_span(tmp_path: Path, entry: object) -> None
         assert values.span("k", 0, 1 << 50) is None
 
 
-@pytest.mark.parametrize("content", [b"", b"short", struct.pack("<Q", 1 << 60) + b"{}", struct.pack("<Q", 4) + b"[1]x", b"\xff" * 64])
+@pytest.mark.parametrize(
+    "content", [b"", b"short", struct.pack("<Q", 1 << 60) + b"{}", struct.pack("<Q", 4) + b"[1]x", b"\xff" * 64]
+)
 def test_what_is_no_value_file_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "v.safetensors").write_bytes(content)
     with pytest.raises(UsageError, match=r"\[unreadable-values\]"):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from audit.report.summary import render, summary
-from audit.schema import Finding, Judgement, Known, STATUSES, Verdict
+from audit.schema import STATUSES, Finding, Judgement, Known, Verdict
 
 
 def test_the_summary_has_the_fields_of_format_1(make_judgement: Callable[..., Judgement]) -> None:
@@ -23,16 +23,20 @@ def test_the_summary_has_the_fields_of_format_1(make_judgement: Callable[..., Ju
     assert content["coverage"]["cases"]["total"] == 60
     assert len(content["verdicts"]) == 60
     fields = {
-        "key", "op", "status", "calls", "phase", "modules", "signature", "findings", "device_us", "reference_us", "library",
+        "key", "op", "status", "calls", "phase", "modules", "signature", "findings", "device_us", "reference_us",
+        "library",
     }  # fmt: skip
     assert all(set(verdict) == fields for verdict in content["verdicts"])
 
 
 def test_a_verdict_and_its_finding_are_written_whole(make_judgement: Callable[..., Judgement]) -> None:
     known = Known("a hardware behaviour", "https://example.org/1", "upgrade")
-    finding = Finding("NUM201", "divergent", "off", {"ratio": float("inf"), "n": 3, "name": "output", "none": None}, known)
+    finding = Finding(
+        "NUM201", "divergent", "off", {"ratio": float("inf"), "n": 3, "name": "output", "none": None}, known
+    )
     verdict = Verdict(
-        "mm-0", "aten::mm.default", "divergent", 4, "backward", ("net.fc",), ("a.py:1",), "f32[2]", (finding,), 12.5, None, "rocBLAS"
+        "mm-0", "aten::mm.default", "divergent", 4, "backward", ("net.fc",), ("a.py:1",), "f32[2]", (finding,),
+        12.5, None, "rocBLAS",
     )  # fmt: skip
     [written] = summary(replace(make_judgement(0), verdicts=(verdict,)))["verdicts"]
     assert written == {

@@ -39,7 +39,15 @@ def test_a_long_log_keeps_head_and_tail() -> None:
 
 @pytest.mark.parametrize(
     ("us", "shown"),
-    [(None, "–"), (0, "0"), (0.5, "0.50 µs"), (12.34, "12.3 µs"), (1500, "1.50 ms"), (250000, "250 ms"), (4.5e6, "4.50 s")],
+    [
+        (None, "–"),
+        (0, "0"),
+        (0.5, "0.50 µs"),
+        (12.34, "12.3 µs"),
+        (1500, "1.50 ms"),
+        (250000, "250 ms"),
+        (4.5e6, "4.50 s"),
+    ],
 )
 def test_a_time_has_three_digits_and_a_unit(us: float | None, shown: str) -> None:
     assert text.time_text(us) == shown
@@ -47,7 +55,14 @@ def test_a_time_has_three_digits_and_a_unit(us: float | None, shown: str) -> Non
 
 @pytest.mark.parametrize(
     ("part", "total", "shown"),
-    [(0, 7, "0 %"), (7, 7, "100 %"), (1, 3, "33.3 %"), (1, 10**6, "<0.1 %"), (10**6 - 1, 10**6, ">99.9 %"), (0, 0, "–")],
+    [
+        (0, 7, "0 %"),
+        (7, 7, "100 %"),
+        (1, 3, "33.3 %"),
+        (1, 10**6, "<0.1 %"),
+        (10**6 - 1, 10**6, ">99.9 %"),
+        (0, 0, "–"),
+    ],
 )
 def test_a_share_is_rounded_to_nothing_or_all_only_where_it_is_that(part: float, total: float, shown: str) -> None:
     assert text.share_text(part, total) == shown
