@@ -58,7 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.close()  # the reader of our output went away; there is nobody left to tell
         return 3
     except OSError as error:  # a full disk or a lost folder, wherever it struck
-        print(f"rocm-audit: {error.strerror or error}: {error.filename or 'input or output'} [system-error]", file=sys.stderr)
+        print(
+            f"rocm-audit: {error.strerror or error}: {error.filename or 'input or output'} [system-error]",
+            file=sys.stderr,
+        )
         return 3
 
 
@@ -111,12 +114,27 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_target(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("target", nargs="?", help="a Python script, a file that defines model and inputs, or an .audit file")
+    parser.add_argument(
+        "target", nargs="?", help="a Python script, a file that defines model and inputs, or an .audit file"
+    )
     parser.add_argument("-m", dest="module", metavar="MODULE", help="trace a module as `python -m MODULE` would run it")
-    parser.add_argument("--steps", type=_positive, default=2, help="end the program after so many optimizer steps or forward calls (2)")
+    parser.add_argument(
+        "--steps", type=_positive, default=2, help="end the program after so many optimizer steps or forward calls (2)"
+    )
     parser.add_argument("--mode", choices=("infer", "train"), help="for a file that defines a model: what one step is")
-    parser.add_argument("--values", type=_size, default=1 << 30, metavar="BYTES", help="keep so much of the argument values (1G; 0: none)")
-    parser.add_argument("--gpu", default="gfx942", metavar="ARCH", help="the GPU to predict for, and to pretend while tracing without one (gfx942)")
+    parser.add_argument(
+        "--values",
+        type=_size,
+        default=1 << 30,
+        metavar="BYTES",
+        help="keep so much of the argument values (1G; 0: none)",
+    )
+    parser.add_argument(
+        "--gpu",
+        default="gfx942",
+        metavar="ARCH",
+        help="the GPU to predict for, and to pretend while tracing without one (gfx942)",
+    )
     parser.add_argument("--force", action="store_true", help="replace what is there")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
@@ -126,14 +144,49 @@ def _add_run(commands: argparse._SubParsersAction[_Parser]) -> None:
     _add_target(parser)
     parser.add_argument("--device", default="auto", help="auto, hip, cuda, sim, sim:faults.py or none (auto)")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="the run folder (reports/NAME)")
-    parser.add_argument("--format", type=_formats, default=("html", "json"), metavar="LIST", help=f"reports to write: {','.join(FORMATS)}")
-    parser.add_argument("--fail-on", type=_statuses, default=frozenset(), metavar="LIST", help="exit 1 when a case has one of these statuses")
-    parser.add_argument("--time-budget", type=_duration, metavar="TIME", help="stop replaying after 90s, 15m, 2h; what costs most goes first")
-    parser.add_argument("--resume", action="store_true", help="go on with the run in the folder; a case that was under way is not run again")
-    parser.add_argument("--retry-started", action="store_true", help="with --resume: run the case that was under way again")
-    parser.add_argument("--confirm-hangs", action="store_true", help="run a case that hung once more (on AMD a second hang may need a power-off)")
-    parser.add_argument("--first-call-limit", type=_duration, default=180.0, metavar="TIME", help="a first call longer than this hangs (180s)")
-    parser.add_argument("--steady-limit", type=_duration, default=60.0, metavar="TIME", help="a later call longer than this hangs (60s)")
+    parser.add_argument(
+        "--format",
+        type=_formats,
+        default=("html", "json"),
+        metavar="LIST",
+        help=f"reports to write: {','.join(FORMATS)}",
+    )
+    parser.add_argument(
+        "--fail-on",
+        type=_statuses,
+        default=frozenset(),
+        metavar="LIST",
+        help="exit 1 when a case has one of these statuses",
+    )
+    parser.add_argument(
+        "--time-budget",
+        type=_duration,
+        metavar="TIME",
+        help="stop replaying after 90s, 15m, 2h; what costs most goes first",
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the run in the folder; a case that was under way is not run again",
+    )
+    parser.add_argument(
+        "--retry-started", action="store_true", help="with --resume: run the case that was under way again"
+    )
+    parser.add_argument(
+        "--confirm-hangs",
+        action="store_true",
+        help="run a case that hung once more (on AMD a second hang may need a power-off)",
+    )
+    parser.add_argument(
+        "--first-call-limit",
+        type=_duration,
+        default=180.0,
+        metavar="TIME",
+        help="a first call longer than this hangs (180s)",
+    )
+    parser.add_argument(
+        "--steady-limit", type=_duration, default=60.0, metavar="TIME", help="a later call longer than this hangs (60s)"
+    )
     parser.set_defaults(command=_run)
 
 
@@ -147,17 +200,33 @@ def _add_trace(commands: argparse._SubParsersAction[_Parser]) -> None:
 def _add_report(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser = commands.add_parser("report", help="judge a stored run again and write reports; needs no GPU and no torch")
     parser.add_argument("folder", type=Path, help="a run folder, or its run.jsonl")
-    parser.add_argument("--format", type=_formats, default=("html", "json"), metavar="LIST", help=f"reports to write: {','.join(FORMATS)}")
+    parser.add_argument(
+        "--format",
+        type=_formats,
+        default=("html", "json"),
+        metavar="LIST",
+        help=f"reports to write: {','.join(FORMATS)}",
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="where to write them (the run folder)")
-    parser.add_argument("--fail-on", type=_statuses, default=frozenset(), metavar="LIST", help="exit 1 when a case has one of these statuses")
+    parser.add_argument(
+        "--fail-on",
+        type=_statuses,
+        default=frozenset(),
+        metavar="LIST",
+        help="exit 1 when a case has one of these statuses",
+    )
     parser.set_defaults(command=_report)
 
 
 def _add_doctor(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser = commands.add_parser("doctor", help="what is here, and does the audit itself work here")
-    parser.add_argument("--selftest", action="store_true", help="plant faults and look for a known GEMM in the profiler")
+    parser.add_argument(
+        "--selftest", action="store_true", help="plant faults and look for a known GEMM in the profiler"
+    )
     parser.add_argument("--device", default="auto", help="auto, hip, cuda or sim (auto)")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the file to send back (rocm-audit-doctor.json)")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="the file to send back (rocm-audit-doctor.json)"
+    )
     parser.add_argument("--force", action="store_true", help="replace that file")
     parser.set_defaults(command=_doctor)
 

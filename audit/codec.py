@@ -12,7 +12,7 @@ import math
 import types
 import typing
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from typing import Any, TypeVar
 
 from audit.errors import AuditError
@@ -73,7 +73,7 @@ def arg_from_json(value: Any) -> Arg:
             if isinstance(real, (int, float)) and isinstance(imag, (int, float)):
                 return complex(real, imag)
         if tag in ("dtype", "layout", "device", "memory_format", "generator") and isinstance(content, str):
-            return Named(tag, content)  # type: ignore[arg-type]  # narrowed by the test above
+            return Named(tag, content)
     raise DecodeError(f"expected an op argument, got {json.dumps(value)[:80]}")
 
 
@@ -200,10 +200,10 @@ def _is_default(f: dataclasses.Field[Any], value: Any) -> bool:
 
 
 def decode(cls: type[T], value: Any) -> T:
-    """Builds ``cls`` from JSON. Unknown fields are ignored (a newer minor writer), missing ones and wrong types raise."""
+    """Builds ``cls`` from JSON. Unknown fields are ignored (a newer writer), missing ones and wrong types raise."""
     if not isinstance(value, dict):
         raise DecodeError(f"expected an object for {cls.__name__}, got {type(value).__name__}")
-    hints = _hints(cls)
+    hints = _hints(cls)  # type: ignore[arg-type]  # a class is hashable; mypy sees type[T]
     arguments: dict[str, Any] = {}
     for f in dataclasses.fields(cls):  # type: ignore[arg-type]  # callers pass dataclasses
         if f.name in value:
@@ -213,7 +213,7 @@ def decode(cls: type[T], value: Any) -> T:
     return cls(**arguments)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _hints(cls: type) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 

@@ -27,7 +27,9 @@ def write_opset(path: Path, trace: Trace, values: Path | None) -> None:
     try:
         with zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
             content = {"format_version": FORMAT_VERSION, **encode(trace)}
-            archive.writestr(zipfile.ZipInfo("trace.json", _EPOCH), json.dumps(content, separators=(",", ":"), allow_nan=False))
+            archive.writestr(
+                zipfile.ZipInfo("trace.json", _EPOCH), json.dumps(content, separators=(",", ":"), allow_nan=False)
+            )
             if values is not None:
                 info = zipfile.ZipInfo("values.safetensors", _EPOCH)
                 with values.open("rb") as source, archive.open(info, "w", force_zip64=True) as target:
@@ -49,7 +51,9 @@ def read_opset(path: Path) -> Trace:
         raise UsageError(f"{path} is not an .audit file, or it is damaged: {error}", "not-an-opset") from error
     version = content.get("format_version") if isinstance(content, dict) else None
     if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise UsageError(f"{path} has opset format {version}, this rocm-audit reads up to {FORMAT_VERSION}", "newer-format")
+        raise UsageError(
+            f"{path} has opset format {version}, this rocm-audit reads up to {FORMAT_VERSION}", "newer-format"
+        )
     try:
         return decode(Trace, content)
     except DecodeError as error:

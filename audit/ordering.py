@@ -45,7 +45,9 @@ def _flops(op: str, tensors: list[TensorSpec]) -> float:
     if name.startswith("convolution") and len(tensors) >= 2:
         # Every input element meets every filter tap of its group about once; strides make it less, padding more.
         weight = max(tensors[:3], key=lambda spec: len(spec.sizes) * 1000 - prod(spec.sizes))
-        return 2.0 * prod(tensors[0].sizes) * prod(weight.sizes) / max(weight.sizes[1] if len(weight.sizes) > 1 else 1, 1)
+        return (
+            2.0 * prod(tensors[0].sizes) * prod(weight.sizes) / max(weight.sizes[1] if len(weight.sizes) > 1 else 1, 1)
+        )
     if name in ("lstm", "gru", "rnn_tanh", "rnn_relu") and tensors:
         steps = prod(tensors[0].sizes[:2])
         return 2.0 * steps * sum(prod(spec.sizes) for spec in tensors[1:] if len(spec.sizes) == 2)

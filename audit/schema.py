@@ -65,7 +65,7 @@ class Named:
     name: str
 
 
-Arg: TypeAlias = "None | bool | int | float | complex | str | TensorSpec | Named | tuple[Arg, ...]"
+Arg: TypeAlias = "bool | int | float | complex | str | TensorSpec | Named | tuple[Arg, ...] | None"
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class NotAudited:
 
 @dataclass(frozen=True)
 class Source:
-    """Where the cases came from. ``kind``: script, module, file, context, audit, opset. ``error``: how it ended early."""
+    """Where the cases came from. ``kind``: script, module, file, context. ``error``: how the program ended early."""
 
     kind: str
     name: str

@@ -114,7 +114,9 @@ def prepare_output(options: RunOptions) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise UsageError(f"cannot write to {folder}: {error.strerror}; choose another folder with -o", "unwritable-output") from error
+        raise UsageError(
+            f"cannot write to {folder}: {error.strerror}; choose another folder with -o", "unwritable-output"
+        ) from error
     for stale in (run_file, folder / CASES_FILE, folder / "report.html", folder / "summary.json"):
         stale.unlink(missing_ok=True)
 
@@ -183,16 +185,17 @@ def _replay_all(options: RunOptions, device: str, trace: Trace, progress: Progre
             steady_limit_s=options.steady_limit_s,
             confirm_hangs=options.confirm_hangs,
         )
-        with Pool(settings) as pool, _open_run(options, trace, pool.device_info(), settings) as (header, writer, waiting):
+        with (
+            Pool(settings) as pool,
+            _open_run(options, trace, pool.device_info(), settings) as (header, writer, waiting),
+        ):
             progress.replaying(header, trace.cases, waiting)
             end = _write_events(pool.replay(waiting), writer, progress, options.time_budget_s)
             writer.end(end)
             return end
 
 
-def _write_events(
-    events: Iterator[object], writer: RunWriter, progress: Progress, budget_s: float | None
-) -> RunEnd:
+def _write_events(events: Iterator[object], writer: RunWriter, progress: Progress, budget_s: float | None) -> RunEnd:
     """Appends each event before the next is asked for: the order that makes a crash of the machine recoverable."""
     deadline = None if budget_s is None else monotonic() + budget_s
     try:

@@ -34,7 +34,9 @@ class RunWriter:
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
         except OSError as error:
-            raise UsageError(f"cannot write {path}: {error.strerror}; choose another folder with -o", "unwritable-output") from error
+            raise UsageError(
+                f"cannot write {path}: {error.strerror}; choose another folder with -o", "unwritable-output"
+            ) from error
         writer = cls(path, descriptor)
         writer._append([{"header": encode(header)}, *({"case": encode(case)} for case in cases)])
         return writer
@@ -67,7 +69,8 @@ class RunWriter:
             os.fsync(self._descriptor)
         except OSError as error:
             raise UnfinishedError(
-                f"cannot write to {self._path}: {error.strerror}; what was measured so far is kept, free space and go on with --resume",
+                f"cannot write to {self._path}: {error.strerror}; what was measured so far is kept, "
+                "free space and go on with --resume",
                 "disk-full",
             ) from error
 
@@ -77,7 +80,9 @@ class RunWriter:
     def __enter__(self) -> RunWriter:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
@@ -132,7 +137,9 @@ def _parse(path: Path, number: int, line: bytes) -> tuple[str, Any]:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}:{number} is not JSON ({error}); the file is damaged or no run file", "not-a-run") from error
+        raise UsageError(
+            f"{path}:{number} is not JSON ({error}); the file is damaged or no run file", "not-a-run"
+        ) from error
     if not isinstance(record, dict) or len(record) != 1:
         raise UsageError(f"{path}:{number} is no record of a run file", "not-a-run")
     [(kind, content)] = record.items()
@@ -143,7 +150,8 @@ def _header(path: Path, content: Any) -> RunHeader:
     version = content.get("format_version") if isinstance(content, dict) else None
     if isinstance(version, int) and version > FORMAT_VERSION:
         raise UsageError(
-            f"{path} has run format {version}, this rocm-audit reads up to {FORMAT_VERSION}; upgrade rocm-audit", "newer-format"
+            f"{path} has run format {version}, this rocm-audit reads up to {FORMAT_VERSION}; upgrade rocm-audit",
+            "newer-format",
         )
     return _decode(path, 1, RunHeader, content)
 

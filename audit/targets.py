@@ -31,12 +31,17 @@ def find_target(name: str, is_module: bool, arguments: tuple[str, ...]) -> Targe
             raise UsageError(f"{path} is a recorded trace and takes no arguments", "bad-arguments")
         return Target("opset", path.name, path)
     if not path.exists():
-        raise UsageError(f"there is no file {path}; give a Python script, an .audit file, or -m package.module", "no-target")
+        raise UsageError(
+            f"there is no file {path}; give a Python script, an .audit file, or -m package.module", "no-target"
+        )
     if path.is_dir():
-        raise UsageError(f"{path} is a folder; give a Python script, or use `rocm-audit report {path}` for a run", "no-target")
+        raise UsageError(
+            f"{path} is a folder; give a Python script, or use `rocm-audit report {path}` for a run", "no-target"
+        )
     if path.suffix == ".json" or path.name.endswith(".json.gz"):
         raise UsageError(
-            f"{path}: profiler traces and config.json files are not read by this version; give a script or an .audit file",
+            f"{path}: profiler traces and config.json files are not read by this version; "
+            "give a script or an .audit file",
             "unsupported-target",
         )
     return Target("script", path.name, path, arguments)

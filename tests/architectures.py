@@ -1,4 +1,4 @@
-"""Real architectures with random weights, small: each builder gives a function that runs one training step or inference.
+"""Real architectures with random weights, small: each function runs one training step or one inference.
 
 The step returns everything that a user could look at: outputs, loss, gradients, updated weights.
 """
@@ -36,7 +36,12 @@ def bert() -> list[torch.Tensor]:
 
 def llama() -> list[torch.Tensor]:
     config = transformers.LlamaConfig(
-        vocab_size=128, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=64
+        vocab_size=128,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=64,
     )
     model = transformers.LlamaForCausalLM(config)
     tokens = torch.randint(0, 128, (2, 16))
@@ -45,7 +50,12 @@ def llama() -> list[torch.Tensor]:
 
 def llama_generation() -> list[torch.Tensor]:
     config = transformers.LlamaConfig(
-        vocab_size=128, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=64
+        vocab_size=128,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=64,
     )
     model = transformers.LlamaForCausalLM(config).eval()
     tokens = torch.randint(3, 128, (1, 6))
@@ -74,7 +84,8 @@ def whisper() -> list[torch.Tensor]:
     config = transformers.WhisperConfig(
         vocab_size=128, d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
         decoder_attention_heads=2, encoder_ffn_dim=64, decoder_ffn_dim=64, max_source_positions=20,
-        max_target_positions=16, num_mel_bins=8, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
+        max_target_positions=16, num_mel_bins=8, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+        decoder_start_token_id=1,
     )  # fmt: skip
     model = transformers.WhisperForConditionalGeneration(config)
     features, labels = torch.randn(2, 8, 40), torch.randint(3, 128, (2, 6))
@@ -83,7 +94,14 @@ def whisper() -> list[torch.Tensor]:
 
 def t5() -> list[torch.Tensor]:
     config = transformers.T5Config(
-        vocab_size=128, d_model=32, d_kv=16, d_ff=64, num_layers=2, num_heads=2, decoder_start_token_id=0, pad_token_id=0
+        vocab_size=128,
+        d_model=32,
+        d_kv=16,
+        d_ff=64,
+        num_layers=2,
+        num_heads=2,
+        decoder_start_token_id=0,
+        pad_token_id=0,
     )
     model = transformers.T5ForConditionalGeneration(config)
     tokens = torch.randint(3, 128, (2, 10))

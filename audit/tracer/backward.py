@@ -51,7 +51,7 @@ class BackwardLinks:
         sample: GradSampler | None,
     ) -> CompositeCall | None:
         """Claims the nodes numbered from ``first`` to before ``end``; hooks them without changing any value."""
-        outputs = [tensor for tensor in _tensors(output)]
+        outputs = list(_tensors(output))
         if not any(tensor.grad_fn is not None for tensor in outputs):
             return None
         if not self._starts or first >= self._ends[-1]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from contextlib import contextmanager
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from audit.tracer.writing import write_trace
 
 
 def main(arguments: list[str]) -> int:
-    """Traces as the JSON in ``arguments[0]`` says; prints one sentence to stderr on failure and returns its exit code."""
+    """Traces as the JSON in ``arguments[0]`` says; on failure one sentence on stderr. Returns the exit code."""
     config = json.loads(arguments[0])
     os.dup2(2, 1)  # the audit's own result goes to stdout; what the program prints is progress
     _forget_launch_folder()
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
 
 
 def trace_program(program: Program, output: Path, values_bytes: int, gpu: DeviceInfo | None) -> None:
-    """Runs ``program`` and writes its trace to ``output``. ``gpu`` is what ``torch.cuda`` pretends to be without one."""
+    """Runs ``program`` and writes its trace to ``output``; ``gpu`` is what ``torch.cuda`` answers as without one."""
     recorder = Recorder(ValueRecorder(total_bytes=values_bytes))
     redirected = gpu is not None and not torch.cuda.is_available()
     with redirection(gpu), compiled_regions_eager(recorder):
@@ -54,7 +54,7 @@ def trace_program(program: Program, output: Path, values_bytes: int, gpu: Device
 
 @contextmanager
 def compiled_regions_eager(recorder: Recorder) -> Iterator[None]:
-    """Runs what ``torch.compile`` wraps eagerly, and says so: a dispatch mode would see nothing of a compiled region."""
+    """Runs what ``torch.compile`` wraps eagerly, and says so: a dispatch mode sees nothing of a compiled region."""
     original = torch.compile
 
     def compile(*args: Any, **kwargs: Any) -> Callable[..., Any]:
@@ -63,7 +63,7 @@ def compiled_regions_eager(recorder: Recorder) -> Iterator[None]:
         )
         return original(*args, **kwargs)
 
-    torch.compile = compile  # type: ignore[assignment]
+    torch.compile = compile
     try:
         with torch.compiler.set_stance("force_eager"):
             yield

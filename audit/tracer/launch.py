@@ -18,7 +18,7 @@ from audit.targets import Target
 def trace_in_child(
     target: Target, output: Path, n_steps: int, mode: str | None, values_bytes: int, gpu: DeviceInfo
 ) -> None:
-    """Traces ``target`` into ``output``. Raises UsageError or UnfinishedError, with the child's own sentence on stderr."""
+    """Traces ``target`` into ``output``. Raises UnfinishedError; the child has said its own sentence on stderr."""
     config = {
         "program": {
             "target": target.name if target.kind == "module" else str(target.path),
@@ -68,5 +68,3 @@ class ReportedByChild(UnfinishedError):
     def __init__(self, code: int) -> None:
         super().__init__("the tracing process failed", "program-died")
         self.code = code
-
-

@@ -94,10 +94,10 @@ class ProgramExit(BaseException):
 def _hard_exit_caught() -> Iterator[None]:
     original, process = os._exit, os.getpid()
 
-    def leave(code: int) -> NoReturn:
+    def leave(status: int) -> NoReturn:
         if os.getpid() != process:
-            original(code)  # a forked child (dataloader worker) ends as it meant to
-        raise ProgramExit(code)
+            original(status)  # a forked child (dataloader worker) ends as it meant to
+        raise ProgramExit(status)
 
     os._exit = leave
     try:
@@ -131,7 +131,7 @@ def run_program(program: Program, recorder: Recorder) -> Source:
             error = _exit_message(leaving.code)
         except (KeyboardInterrupt, AuditError):
             raise
-        except BaseException as problem:  # the program's own failure, whatever it is: what was recorded is audited
+        except BaseException as problem:  # noqa: BLE001 - the program's own failure, whatever it is: what was recorded is audited
             error = _describe(problem)
         finally:
             recorder.stop()
@@ -146,7 +146,11 @@ def _exit_message(code: object) -> str | None:
 
 def _describe(problem: BaseException) -> str:
     """The exception and the innermost line of the program, for a person."""
-    frames = [f for f in traceback.extract_tb(problem.__traceback__) if f"{os.sep}audit{os.sep}tracer{os.sep}" not in f.filename]
+    frames = [
+        f
+        for f in traceback.extract_tb(problem.__traceback__)
+        if f"{os.sep}audit{os.sep}tracer{os.sep}" not in f.filename
+    ]
     where = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
     return f"{type(problem).__name__}: {problem}{where}"
 
@@ -212,12 +216,14 @@ def _defines_model(namespace: Mapping[str, Any]) -> bool:
 
 
 def _run_defined_model(namespace: Mapping[str, Any], program: Program, recorder: Recorder) -> str:
-    """One step of the model that a file defines: forward, and in train mode backward and optimizer. Returns the mode."""
+    """One step of the model that a file defines: forward, in train mode backward and optimizer. Returns the mode."""
     with recorder.paused():
         model = namespace["model"] if "model" in namespace else namespace["get_model"]()
         inputs = namespace["inputs"] if "inputs" in namespace else namespace["get_inputs"]()
     if not callable(model):
-        raise UsageError(f"{program.target}: `model` is a {type(model).__name__}, expected a callable", "bad-model-file")
+        raise UsageError(
+            f"{program.target}: `model` is a {type(model).__name__}, expected a callable", "bad-model-file"
+        )
     loss, optimizer = namespace.get("loss"), namespace.get("optimizer")
     mode = program.mode or ("train" if loss is not None or optimizer is not None else "infer")
     if isinstance(model, torch.nn.Module):

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import torch
@@ -178,7 +178,9 @@ class Recorder(TorchDispatchMode):
         with self._off():
             output = run_composite(op, args, kwargs)
         if record is not None and _next_node_number() > first_node:
-            call = self._backward.follow(output, first_node, _next_node_number(), _fold_grad, self._grad_sampler(record))
+            call = self._backward.follow(
+                output, first_node, _next_node_number(), _fold_grad, self._grad_sampler(record)
+            )
             if call is not None:
                 record.with_backward.append(call)
         return output
@@ -215,9 +217,7 @@ class Recorder(TorchDispatchMode):
 
         return sample
 
-    def _record(
-        self, func: torch._ops.OpOverload, args: Any, kwargs: Any, grad: bool = False
-    ) -> Record | None:
+    def _record(self, func: torch._ops.OpOverload, args: Any, kwargs: Any, grad: bool = False) -> Record | None:
         """Counts one call; None when it is not auditable or belongs to a composite's own backward."""
         place, phase = self._whereabouts()
         if phase is None:
@@ -325,7 +325,7 @@ def _is_power_of_two(n: int) -> bool:
 
 def _next_node_number() -> int:
     """The number that the next autograd node made on this thread will get."""
-    return torch._C._autograd._get_sequence_nr()  # type: ignore[no-any-return]
+    return torch._C._autograd._get_sequence_nr()
 
 
 def _is_innermost(recorder: Recorder) -> bool:
@@ -333,13 +333,14 @@ def _is_innermost(recorder: Recorder) -> bool:
     return any(mode is recorder for mode in _get_current_dispatch_mode_stack())
 
 
-@lru_cache(maxsize=None)
+@cache
 def _desugars(cls: type) -> bool:
     """Whether tensors of this class handle dispatch themselves and lead to inner aten calls."""
-    return cls.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl and not issubclass(cls, torch.nn.Parameter)
+    dispatch = getattr(cls, "__torch_dispatch__", None)
+    return dispatch is not torch._C._disabled_torch_dispatch_impl and not issubclass(cls, torch.nn.Parameter)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _is_plain_composite(func: torch._ops.OpOverload) -> bool:
     return is_composite(func)
 
@@ -391,8 +392,10 @@ def _case(record: Record, folded_grads: tuple[Folded, ...] | None, n_calls: int)
                 continue
             specs.append(dataclasses.replace(spec, storage=position))
             kept = record.kept_grads.get(output, KeptCall())
-            values.update({position: value for value in kept.values.values()})
-            spans.update({position: span for span in kept.spans.values()})
+            if 0 in kept.values:
+                values[position] = kept.values[0]
+            if 0 in kept.spans:
+                spans[position] = kept.spans[0]
             position += 1
         grads = tuple(specs)
     case = Case(
@@ -415,7 +418,9 @@ def _places(counted: Counter[str]) -> tuple[str, ...]:
 
 
 def _described(values: Mapping[int, Values], spans: Mapping[int, Span]) -> dict[int, Values]:
-    return {position: dataclasses.replace(value, stored=position in spans) for position, value in sorted(values.items())}
+    return {
+        position: dataclasses.replace(value, stored=position in spans) for position, value in sorted(values.items())
+    }
 
 
 def _folded_into(old: Case | None, new: Case) -> Case:

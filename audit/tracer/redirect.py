@@ -22,7 +22,8 @@ _FACTORIES = (
     "arange", "as_tensor", "asarray", "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "full",
     "full_like", "linspace", "logspace", "normal", "ones", "ones_like", "rand", "rand_like", "randint", "randint_like",
     "randn", "randn_like", "randperm", "scalar_tensor", "tensor", "tril_indices", "triu_indices", "zeros", "zeros_like",
-    "load", "set_default_device", "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window",
+    "load", "set_default_device",
+    "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window",
 )  # fmt: skip
 _TENSOR_METHODS = ("to", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "new_empty_strided", "type")
 
@@ -98,7 +99,7 @@ def _patch_generator(patches: _Patches) -> None:
 
     class Generator(original):  # type: ignore[misc, valid-type]
         def __new__(cls, device: Any = "cpu") -> Any:
-            return original.__new__(original, device=_to_cpu(device))
+            return original.__new__(original, device=_to_cpu(device))  # type: ignore[call-arg]  # a C type
 
     patches.set(torch, "Generator", Generator)
 

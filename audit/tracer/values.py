@@ -105,7 +105,7 @@ class ValueRecorder:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def sample(self, tensors: Mapping[int, torch.Tensor], kept: KeptCall, exact: Container[int] = ()) -> None:
-        """Looks at the tensors of one call, by position. ``exact`` positions are copied though they are large floats."""
+        """Looks at the tensors of one call, by position. ``exact`` positions are copied even as large floats."""
         self._settle(wait=False)
         with torch.no_grad():
             raws = {position: _raw(tensor) for position, tensor in tensors.items() if tensor.numel()}
@@ -185,7 +185,9 @@ class ValueRecorder:
     def _spill(self) -> None:
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="rocm-audit-values-")
-        self._in_memory = sorted((span for span in self._in_memory if span.memory is not None), key=lambda span: -span.n_bytes)
+        self._in_memory = sorted(
+            (span for span in self._in_memory if span.memory is not None), key=lambda span: -span.n_bytes
+        )
         while self._memory_left < 0 and self._in_memory:
             span = self._in_memory.pop(0)
             assert span.memory is not None
@@ -246,12 +248,13 @@ class _disk_errors:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError):
             raise UnfinishedError(
-                f"cannot write {self._what}: {error.strerror}; free space, or keep fewer values with --values 0", "disk-full"
+                f"cannot write {self._what}: {error.strerror}; free space, or keep fewer values with --values 0",
+                "disk-full",
             ) from error
 
 
 def _bytes_of(span: torch.Tensor) -> memoryview:
-    return memoryview(span.contiguous().view(torch.uint8).numpy()).cast("B")
+    return memoryview(span.contiguous().view(torch.uint8).numpy().data).cast("B")
 
 
 def _blocks(span: Span) -> Iterator[bytes | memoryview]:
@@ -285,19 +288,23 @@ def span_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _extremes(raw: torch.Tensor) -> torch.Tensor:
-    """Smallest and largest value ([2]; NaN where there is one), in float64 or int64 precision as far as aminmax goes."""
+    """Smallest and largest value, [2]; NaN where there is one."""
     if raw.is_complex():
         raw = torch.view_as_real(raw)
     if raw.dtype is torch.bool:
         raw = raw.view(torch.uint8)
-    elif raw.dtype.itemsize == 1 and raw.is_floating_point() or raw.dtype in (torch.uint16, torch.uint32, torch.uint64):
+    elif (raw.dtype.itemsize == 1 and raw.is_floating_point()) or raw.dtype in (
+        torch.uint16,
+        torch.uint32,
+        torch.uint64,
+    ):
         raw = raw.to(torch.float32)  # no aminmax kernels for fp8 and the unsigned ints
     low, high = torch.aminmax(raw)
     return torch.stack((low, high))
 
 
 def _moments(raw: torch.Tensor) -> torch.Tensor:
-    """[mean, std, zero share, subnormal share, NaN share, +Inf share, -Inf share] of evenly spaced elements, float64."""
+    """Mean, std and the shares of zeros, subnormals, NaN, +Inf, -Inf of evenly spaced elements: [7], float64."""
     if raw.is_complex():
         raw = torch.view_as_real(raw)
     flat = span_of(raw)
@@ -309,7 +316,13 @@ def _moments(raw: torch.Tensor) -> torch.Tensor:
     mean = clean.sum() / n_finite
     std = (((clean - mean) ** 2).where(finite, 0.0).sum() / n_finite).sqrt()
     smallest = torch.finfo(raw.dtype).smallest_normal if raw.is_floating_point() else 0.0
-    shares = [picked == 0, (picked != 0) & (picked.abs() < smallest), picked.isnan(), picked == math.inf, picked == -math.inf]
+    shares = [
+        picked == 0,
+        (picked != 0) & (picked.abs() < smallest),
+        picked.isnan(),
+        picked == math.inf,
+        picked == -math.inf,
+    ]
     return torch.stack((mean, std, *(share.double().mean() for share in shares)))
 
 

@@ -34,7 +34,7 @@ def write_trace(recorder: Recorder, source: Source, environment: Mapping[str, st
 
 
 def rank_path(path: Path) -> Path:
-    """Where this process of a launcher (torchrun, accelerate) writes: ``m.rank3.audit``; ``path`` itself without one."""
+    """Where this process of a launcher (torchrun, accelerate) writes: ``m.rank3.audit``; without one, ``path``."""
     rank = os.environ.get("RANK")
     if rank is None or int(os.environ.get("WORLD_SIZE", "1")) < 2:
         return path
@@ -104,9 +104,9 @@ def _spans_of_ranks(paths: Sequence[Path], folder: Path) -> dict[str, Span]:
         values = extract_values(path, own)
         if values is None:
             continue
-        with safe_open(values, "pt") as file:  # type: ignore[no-untyped-call]
+        with safe_open(values, "pt") as file:
             owned: set[str] = {name.rsplit("/", 1)[0] for name in spans}
-            for name in file.keys():
+            for name in file.keys():  # noqa: SIM118 - not a dict
                 if name.rsplit("/", 1)[0] not in owned:
                     tensor: torch.Tensor = file.get_tensor(name)
                     spans[name] = Span(tensor.dtype, tensor.numel() * tensor.element_size(), tensor)

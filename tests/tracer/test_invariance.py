@@ -73,11 +73,14 @@ def test_inference_mode_no_grad_and_grad_lead_to_the_same_forward_ops() -> None:
             return [out.clone() for out in vit_forward()]
 
     seen = [
-        {case.op for case in record(step)[1].cases if case.modules} for step in (with_no_grad, with_grad, with_inference_mode)
+        {case.op for case in record(step)[1].cases if case.modules}
+        for step in (with_no_grad, with_grad, with_inference_mode)
     ]
     assert "aten::scaled_dot_product_attention.default" in seen[0]
     # Views of inference tensors are made without the version-counting detach that autograd adds.
-    assert seen[0] - {"aten::detach.default"} == seen[1] - {"aten::detach.default"} == seen[2] - {"aten::detach.default"}
+    assert (
+        seen[0] - {"aten::detach.default"} == seen[1] - {"aten::detach.default"} == seen[2] - {"aten::detach.default"}
+    )
     assert record(vit_inference)[2].vendor_ops() == []
 
 

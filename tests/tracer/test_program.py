@@ -37,7 +37,11 @@ def cli(*arguments: str, cwd: Path, env: dict[str, str] | None = None) -> subpro
 
 def traced(folder: Path, source: str, *arguments: str) -> tuple[subprocess.CompletedProcess[str], Trace | None]:
     (folder / "prog.py").write_text(source)
-    own, program = (arguments[: arguments.index("--")], arguments[arguments.index("--") :]) if "--" in arguments else (arguments, ())
+    own, program = (
+        (arguments[: arguments.index("--")], arguments[arguments.index("--") :])
+        if "--" in arguments
+        else (arguments, ())
+    )
     done = cli("trace", "prog.py", "-o", "m.audit", *own, *program, cwd=folder)
     return done, read_opset(folder / "m.audit") if (folder / "m.audit").exists() else None
 
@@ -61,7 +65,9 @@ def test_a_script_that_trains_for_ever_ends_after_its_steps_and_sees_its_own_arg
 
 
 def test_an_inference_loop_ends_after_forward_calls_of_the_outermost_module(tmp_path: Path) -> None:
-    source = "import torch\nmodel = torch.nn.Sequential(torch.nn.Linear(2, 2))\nwhile True:\n    model(torch.ones(1, 2))\n"
+    source = (
+        "import torch\nmodel = torch.nn.Sequential(torch.nn.Linear(2, 2))\nwhile True:\n    model(torch.ones(1, 2))\n"
+    )
     _, trace = traced(tmp_path, source, "--steps", "4")
     assert ops(trace)["aten::addmm.default"] == 4
 
@@ -137,7 +143,8 @@ def test_a_program_that_raises_half_way_keeps_what_was_recorded_and_shows_the_ex
 
 
 @pytest.mark.parametrize(
-    ("ending", "code"), [("sys.exit(0)", 0), ("sys.exit(7)", 3), ("import os; os._exit(0)", 0), ("import os; os._exit(9)", 3)]
+    ("ending", "code"),
+    [("sys.exit(0)", 0), ("sys.exit(7)", 3), ("import os; os._exit(0)", 0), ("import os; os._exit(9)", 3)],
 )
 def test_a_program_that_exits_keeps_what_was_recorded(tmp_path: Path, ending: str, code: int) -> None:
     done, trace = traced(tmp_path, f"import sys, torch\ntorch.ones(2).sin()\n{ending}\n")
@@ -214,9 +221,10 @@ dist.all_reduce(torch.ones(1))
     (tmp_path / "prog.py").write_text(source)
     root = Path(audit.__file__).resolve().parents[1]
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=29617", "-m", "audit", "trace",
-         "prog.py", "-o", "m.audit"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False, env={**os.environ, "PYTHONPATH": str(root)},
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=29617", "-m", "audit",
+         "trace", "prog.py", "-o", "m.audit"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False,
+        env={**os.environ, "PYTHONPATH": str(root)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert sorted(p.name for p in tmp_path.glob("*.audit")) == ["m.rank0.audit", "m.rank1.audit"]

@@ -31,7 +31,7 @@ def capture(
     kept: dict[str, torch.Tensor] = {}
     if values.write(tmp_path / "v.safetensors", spans):
         with safe_open(tmp_path / "v.safetensors", "pt") as file:
-            for name in file.keys():
+            for name in file.keys():  # noqa: SIM118
                 key, position = name.split("/")
                 kept[f"{names[key]}/{position}"] = file.get_tensor(name)
     values.close()
@@ -94,9 +94,6 @@ def test_what_is_over_the_budget_is_described(tmp_path: Path) -> None:
 
 def test_copies_beyond_the_memory_budget_are_spilled_and_read_back(tmp_path: Path) -> None:
     tensors = [torch.randn(256 + i) for i in range(8)]
-    _, kept = capture(tmp_path, lambda: [t.sin() for t in tensors], memory_bytes=3000)
-    folder_left = [t for t in kept.values()]
-    assert len(folder_left) == 1  # one name per op in this helper: all eight cases are sin
     values = ValueRecorder(memory_bytes=3000)
     recorder = Recorder(values)
     recorder.start()
@@ -107,7 +104,7 @@ def test_copies_beyond_the_memory_budget_are_spilled_and_read_back(tmp_path: Pat
     assert sum(span.spilled is not None for span in spans.values()) >= 5
     values.write(tmp_path / "all.safetensors", spans)
     with safe_open(tmp_path / "all.safetensors", "pt") as file:
-        stored = {file.get_tensor(name).numel(): file.get_tensor(name) for name in file.keys()}
+        stored = {file.get_tensor(name).numel(): file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     assert len(trace.cases) == len(stored) == 8
     for t in tensors:
         assert torch.equal(stored[t.numel()], t)
