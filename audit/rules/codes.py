@@ -57,7 +57,7 @@ CODES: Mapping[str, str] = {
     "INC905": "The time budget left it out",
     "INC906": "A fault of the audit",
     "INC907": "The reference crashed or hung",
-    "INC908": "A crash did not happen again",
+    "INC908": "A failure did not come back",
     "INC909": "Nothing could be compared",
     "INC910": "Nothing is known",
     "INC911": "The audit stopped before it",

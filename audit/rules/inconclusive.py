@@ -40,17 +40,14 @@ def reference_failed(
 def device_not_judged(
     case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds
 ) -> Iterator[Finding]:
-    """INC903 memory, INC904 device lost, INC905 budget, INC906 our fault, INC908 a crash not repeated."""
+    """INC903 memory, INC904 device lost, INC905 budget, INC906 our fault, INC908 a failure not repeated."""
     outcome = measurement.device
     text = first_line(outcome.message)
     if outcome.kind == "out_of_memory":
         yield _finding("INC903", f"device memory ran out: {text}")
-    elif outcome.kind == "crashed" and outcome.confirmed is False:
-        yield _finding(
-            "INC908",
-            f"the process died {ending(outcome.signal, outcome.exit_code)} once, and not again alone in a fresh "
-            "process; an earlier op may have caused it",
-        )
+    elif outcome.kind == "ok" and outcome.confirmed is False:
+        story = next((note for note in measurement.notes if "fresh process" in note), "it failed, and passed alone")
+        yield _finding("INC908", f"the first failure did not come back, an earlier op may have caused it: {story}")
     elif outcome.kind == "not_run" and _device_was_free(measurement.reference):
         yield from _not_run(outcome, "the device was not run")
 
@@ -63,7 +60,7 @@ def _device_was_free(reference: Outcome) -> bool:
 def _not_run(outcome: Outcome, what: str) -> Iterator[Finding]:
     reason = first_line(outcome.message) or "no reason was recorded"
     if outcome.error_type:
-        yield _finding("INC906", f"{what}, a fault of the audit: {outcome.error_type}: {reason}")
+        yield _finding("INC906", f"{what}, by a fault of the audit: {reason}")
     elif "budget" in reason.lower():
         yield _finding("INC905", f"{what}: {reason}")
     else:
@@ -77,7 +74,7 @@ def nothing_compared(
     if measurement.device.kind != "ok" or measurement.reference.kind != "ok" or matches(case.op, VACUOUS):
         return
     if not measurement.comparisons:
-        yield _finding("INC909", "the op ran on both sides and left nothing to compare")
+        yield _finding("INC909", "; ".join(("the op ran on both sides and nothing was compared", *measurement.notes)))
     for comparison in measurement.comparisons:
         if comparison.standard != "metadata" and comparison.n_elements and not comparison.reference:
             yield _finding("INC909", f"{comparison.name} was not compared: the reference has no values for it")

@@ -60,7 +60,7 @@ def _from_tables(case: Case, arch: str) -> Iterator[Finding]:
     """Vendor-only ops, dtype rules and arch lists of predictions.csv."""
     for entry in load_predictions():
         if entry.fits(case.op, arch, dtypes_of(case)):
-            known = Known(entry.message, entry.link, entry.remedy)
+            known = Known(entry.source, entry.link, entry.remedy)
             yield _predicted(entry.code, entry.status, f"{entry.message} ({arch})", entry.source, known)
 
 

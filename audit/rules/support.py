@@ -9,6 +9,13 @@ from audit.rules.thresholds import Thresholds
 from audit.rules.wording import ending, first_line
 from audit.schema import Case, Finding, Measurement, Outcome, RunHeader
 
+#: What became of the second try, by ``Outcome.confirmed``; the outcome itself is always that of the last try.
+AGAIN = {
+    True: "and so again alone in a fresh process",
+    False: "alone in a fresh process; at first it failed in another way",
+    None: "not tried again",
+}
+
 
 def raised(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
     """SUP101: an exception, with what the message is known to mean."""
@@ -34,16 +41,16 @@ def raised(case: Case, measurement: Measurement, header: RunHeader, thresholds: 
 
 
 def crashed(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
-    """SUP102: the process died. One that did not die again alone is INC908 instead."""
+    """SUP102: the process died. A case that passed when tried again alone is INC908 instead."""
     outcome = measurement.device
-    if outcome.kind != "crashed" or outcome.confirmed is False:
+    if outcome.kind != "crashed":
         return
-    again = "and again alone in a fresh process" if outcome.confirmed else "not tried again"
     last = _last_words(outcome)
     yield Finding(
         "SUP102",
         "unsupported",
-        f"the process died {ending(outcome.signal, outcome.exit_code)}, {again}" + (f": {last}" if last else ""),
+        f"the process died {ending(outcome.signal, outcome.exit_code)}, {AGAIN[outcome.confirmed]}"
+        + (f": {last}" if last else ""),
         {"signal": outcome.signal, "exit_code": outcome.exit_code, "confirmed": outcome.confirmed},
     )
 
@@ -55,11 +62,10 @@ def hung(case: Case, measurement: Measurement, header: RunHeader, thresholds: Th
         return
     limit = f" within {outcome.limit_s:g} s" if outcome.limit_s is not None else ""
     stage = f" ({outcome.stage})" if outcome.stage else ""
-    again = {True: "hung again alone in a fresh process", False: "did not hang again alone", None: "not tried again"}
     yield Finding(
         "SUP103",
         "unsupported",
-        f"the device did not answer{limit}{stage}; {again[outcome.confirmed]}",
+        f"the device did not answer{limit}{stage}; {AGAIN[outcome.confirmed]}",
         {"limit_s": outcome.limit_s, "stage": outcome.stage, "confirmed": outcome.confirmed},
     )
 

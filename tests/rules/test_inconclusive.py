@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from audit.schema import Outcome
+from audit.schema import Measurement, Outcome
 
 OK, NOT_RUN = Outcome("ok"), Outcome("not_run", message="the reference forbids it")
 
@@ -18,7 +18,7 @@ OK, NOT_RUN = Outcome("ok"), Outcome("not_run", message="the reference forbids i
         (OK, Outcome("out_of_memory", message="HIP out of memory"), "INC903"),
         (OK, Outcome("not_run", message="the device was lost"), "INC904"),
         (OK, Outcome("not_run", message="the time budget was spent"), "INC905"),
-        (OK, Outcome("not_run", error_type="KeyError", message="'x'"), "INC906"),
+        (OK, Outcome("not_run", error_type="bug", message="the audit itself failed: KeyError"), "INC906"),
         (Outcome("not_run", error_type="InputError", message="no values"), Outcome("not_run"), "INC906"),
         (Outcome("crashed", signal=11), NOT_RUN, "INC907"),
         (Outcome("hung", limit_s=600.0), NOT_RUN, "INC907"),
@@ -49,9 +49,10 @@ def test_a_lost_device_is_told_also_where_the_cpu_has_no_kernel(build):
 
 
 def test_an_op_that_left_nothing_to_compare_is_not_called_supported(build):
-    measurement = build.measurement()
-    nothing = type(measurement)(key="mm-0", reference=OK, device=OK, path=build.watched)
-    assert build.codes(nothing) == [("INC909", "inconclusive")]
+    nothing = Measurement("mm-0", OK, OK, path=build.watched, notes=("the outputs were not compared: KeyError",))
+    [finding] = build.findings(nothing)
+    assert (finding.code, finding.status) == ("INC909", "inconclusive")
+    assert finding.message.endswith("nothing was compared; the outputs were not compared: KeyError")
     assert build.codes(nothing, build.case("aten::_assert_async.msg")) == []
 
 

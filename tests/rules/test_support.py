@@ -31,7 +31,7 @@ def test_a_confirmed_crash_names_its_signal_and_last_words(build):
     [finding] = build.findings(build.measurement(device=outcome))
     assert (finding.code, finding.status) == ("SUP102", "unsupported")
     assert finding.message == (
-        "the process died with SIGABRT, and again alone in a fresh process: "
+        "the process died with SIGABRT, and so again alone in a fresh process: "
         "Memory access fault by GPU node-2 on address 0x7f. Reason: Unknown."
     )
 
@@ -41,9 +41,19 @@ def test_an_exit_code_stands_in_for_a_signal(build):
     assert finding.message == "the process died with exit code 134, not tried again"
 
 
-def test_a_crash_that_does_not_come_back_alone_is_about_the_audit(build):
-    outcome = Outcome("crashed", signal=11, confirmed=False)
-    assert build.codes(build.measurement(device=outcome)) == [("INC908", "inconclusive")]
+def test_a_failure_that_does_not_come_back_alone_is_inconclusive_with_its_story(build):
+    story = "at first it crashed (signal 11), alone in a fresh process it passed; before it ran: mm-1"
+    [finding] = build.findings(build.measurement(device=Outcome("ok", confirmed=False), notes=("slow", story)))
+    assert (finding.code, finding.status) == ("INC908", "inconclusive")
+    assert finding.message.endswith(story)
+
+
+def test_a_crash_alone_after_another_failure_is_still_a_crash(build):
+    [finding] = build.findings(build.measurement(device=Outcome("crashed", signal=11, confirmed=False)))
+    assert (finding.code, finding.status) == ("SUP102", "unsupported")
+    assert finding.message == (
+        "the process died with SIGSEGV, alone in a fresh process; at first it failed in another way"
+    )
 
 
 def test_a_hang_tells_its_limit_and_stage(build):
