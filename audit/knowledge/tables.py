@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
+import re
+from collections.abc import Mapping
+from fnmatch import translate
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -33,6 +34,12 @@ def globs(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split("|") if part.strip())
 
 
-def matches(name: str, patterns: Iterable[str]) -> bool:
+def matches(name: str, patterns: tuple[str, ...]) -> bool:
     """True where one of the globs fits the whole name, case-sensitively."""
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+    return _regex(patterns).match(name) is not None
+
+
+@cache
+def _regex(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """One expression for all globs: a judgement of 5,000 cases asks a million times. No glob fits nothing."""
+    return re.compile("|".join(translate(pattern) for pattern in patterns) or r"(?!)")
