@@ -24,9 +24,10 @@ from audit.schema import Comparison, Coverage, Finding, Judgement, Status
 CHART_OPS = 15
 #: One case of a thousand still shows in a coverage bar.
 MIN_SEGMENT_PERCENT = 0.7
-#: A page of up to so many cases shows so many characters of a log and so many items of a list per case; everything is
-#: in run.jsonl. Keeps 500 cases below 3 MB even where every one of them floods stderr.
-LIMITS = ((100, 3000, 12), (1000, 450, 4), (10**9, 300, 3))
+#: A case shows at most and at least so many characters of a log, and items of a list; in between, all logs and all
+#: lists share a budget, so that 500 cases stay below 3 MB even where every one floods stderr. All is in run.jsonl.
+LOG_LIMITS, LOG_BUDGET = (4000, 400), 400_000
+ITEM_LIMITS, ITEM_BUDGET = (12, 4), 2500
 MAX_MESSAGE = 600
 #: Numbers shown of a finding; rules give fewer.
 MAX_DATA = 16
@@ -60,7 +61,7 @@ def render(judgement: Judgement) -> str:
     """The whole page."""
     rows = case_rows(judgement)
     ops = op_rows(rows)
-    template = _environment(len(rows)).get_template("report.html")
+    template = _environment(*_limits(rows)).get_template("report.html")
     header = judgement.run.header
     return template.render(
         judgement=judgement,
@@ -75,7 +76,7 @@ def render(judgement: Judgement) -> str:
         n_chart_left=max(0, len(ops) - CHART_OPS),
         phases=_distinct(row.verdict.phase for row in rows),
         dtypes=_distinct(dtype for row in rows for dtype in row.dtypes),
-        left_out=_left_out(judgement),
+        left_out=left_out(judgement),
     )
 
 
@@ -145,10 +146,23 @@ def _distinct(values: Iterable[str]) -> list[str]:
     return sorted(set(values))
 
 
-def _left_out(judgement: Judgement) -> list[tuple[str, str, int]]:
-    """What has no verdict: (what, why, calls), largest first."""
+def left_out(judgement: Judgement) -> list[tuple[str, str, int]]:
+    """What has no answer: (what, why, calls). Inconclusive cases by rule code, then what never became a case."""
+    doubts: dict[str, list[CaseRow]] = {}
+    for row in case_rows(judgement):
+        if row.status == "inconclusive":
+            doubts.setdefault(row.findings[0].code if row.findings else "", []).append(row)
+    answers = [
+        (
+            f"{text.plural(len(rows), 'inconclusive case')} {code}",
+            ("for example: " if len(rows) > 1 else "")
+            + (rows[0].findings[0].message if rows[0].findings else "no reason given"),
+            sum(row.verdict.n_calls for row in rows),
+        )
+        for code, rows in doubts.items()
+    ]
     skipped = [(item.what, item.reason, item.n_calls) for item in judgement.run.header.not_audited]
-    return sorted(skipped, key=lambda item: -item[2])
+    return sorted(answers, key=lambda item: -item[2]) + sorted(skipped, key=lambda item: -item[2])
 
 
 # --- filters: the template's words ---------------------------------------------------------------------------------
@@ -171,8 +185,9 @@ def headline_parts(headline: str) -> tuple[str, str]:
 
 
 def data_items(finding: Finding) -> list[tuple[str, str]]:
-    """A finding's numbers as text, in the order the rule gave them."""
-    return [(text.one_line(name, 60), _value_text(value)) for name, value in list(finding.data.items())[:MAX_DATA]]
+    """A finding's numbers as text, in the order the rule gave them; ``remedy`` is shown as a sentence of its own."""
+    shown = [(name, value) for name, value in finding.data.items() if value not in (None, "") and name != "remedy"]
+    return [(text.one_line(name, 60), _value_text(value)) for name, value in shown[:MAX_DATA]]
 
 
 def _value_text(value: object) -> str:
@@ -203,8 +218,22 @@ def worst_first(comparisons: tuple[Comparison, ...]) -> list[Comparison]:
     return sorted(comparisons, key=trouble, reverse=True)
 
 
-def _environment(n_cases: int) -> jinja2.Environment:
-    max_log, max_items = next((log, items) for most, log, items in LIMITS if n_cases <= most)
+def _limits(rows: list[CaseRow]) -> tuple[int, int]:
+    """(characters of a log, items of a list) that each case may show."""
+    measured = [row.measurement for row in rows if row.measurement]
+    logs = (len(log) for m in measured for o in (m.device, m.reference) for log in (o.message, o.stderr))
+    lists = (len(items) for m in measured for items in (m.comparisons, m.device.warnings, m.path.kernels))
+    n_loud = sum(length > LOG_LIMITS[1] for length in logs)
+    n_long = sum(length > ITEM_LIMITS[1] for length in lists)
+    return _share(LOG_BUDGET, n_loud, LOG_LIMITS), _share(ITEM_BUDGET, n_long, ITEM_LIMITS)
+
+
+def _share(budget: int, n: int, limits: tuple[int, int]) -> int:
+    most, least = limits
+    return most if n == 0 else max(least, min(most, budget // n))
+
+
+def _environment(max_log: int, max_items: int) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True,

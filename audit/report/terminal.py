@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from pathlib import Path
 
 from rich.console import Console
@@ -15,7 +16,7 @@ from audit.report.rows import CaseRow, case_rows, status_counts
 from audit.schema import Judgement, Status
 
 #: Findings shown; with headline, counts and root causes this stays below 24 lines at 80 columns.
-MAX_FINDINGS = 8
+MAX_FINDINGS = 6
 _COLOURS: dict[Status, str] = {
     "unsupported": "bold red", "divergent": "red", "falling_back": "magenta", "slow": "yellow",
     "inconclusive": "bright_black", "supported": "green",
@@ -66,31 +67,32 @@ def _print_root_causes(console: Console, judgement: Judgement) -> None:
 
 
 def _print_findings(console: Console, rows: list[CaseRow]) -> None:
-    """One line per op and message: fifty shapes of one broken op are one line with a count."""
-    groups: dict[tuple[Status, str, str], int] = {}
+    """Two lines at most per op and rule code: fifty shapes of one broken op are one entry with a count."""
+    groups: dict[tuple[Status, str, str], list[str]] = {}
     for row in rows:
-        finding = row.findings[0] if row.findings else None
-        message = text.one_line(finding.message, 160) if finding else ""
-        op = text.one_line(text.short_op(row.verdict.op), 44)
-        groups[row.status, op, message] = groups.get((row.status, op, message), 0) + 1
+        code, message = (row.findings[0].code, row.findings[0].message) if row.findings else ("", "")
+        groups.setdefault((row.status, text.short_op(row.verdict.op), code), []).append(message)
     if not groups:
         return
-    grid = Table.grid(padding=(0, 1))
+    op_width = min(32, console.width // 3)
+    grid = Table.grid(padding=(0, 1), expand=True)
     grid.add_column(no_wrap=True)
-    grid.add_column(no_wrap=True, overflow="ellipsis", max_width=36)
-    grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-    grid.expand = True
-    ordered = sorted(groups.items(), key=lambda item: (READING_ORDER.index(item[0][0]), -item[1]))
-    for (status, op, message), n in ordered[:MAX_FINDINGS]:
-        style = _COLOURS[status]
-        grid.add_row(
-            Text(STATUS_TEXTS[status].mark, style), Text(op + (f" ×{n}" if n > 1 else ""), style), Text(message)
-        )
+    grid.add_column(no_wrap=True, overflow="ellipsis", max_width=op_width)
+    grid.add_column(ratio=1, no_wrap=True)
+    ordered = sorted(groups.items(), key=lambda item: (READING_ORDER.index(item[0][0]), -len(item[1])))
+    room = console.width - op_width - 4
+    for (status, op, _), messages in ordered[:MAX_FINDINGS]:
+        count = f" ×{len(messages)}" if len(messages) > 1 else ""
+        name = Text(text.one_line(op, op_width - len(count)) + count, _COLOURS[status])
+        grid.add_row(Text(STATUS_TEXTS[status].mark, _COLOURS[status]), name, Text(_two_lines(messages[0], room)))
     console.print(grid)
     if len(ordered) > MAX_FINDINGS:
-        console.print(
-            Text(f"  and {text.plural(len(ordered) - MAX_FINDINGS, 'more finding')} in the report", style="dim")
-        )
+        left = text.plural(len(ordered) - MAX_FINDINGS, "more finding")
+        console.print(Text(f"  and {left} in the report", style="dim"))
+
+
+def _two_lines(message: str, width: int) -> str:
+    return "\n".join(textwrap.wrap(text.one_line(message, 1000), width, max_lines=2, placeholder=" …"))
 
 
 def _print_doubts(console: Console, judgement: Judgement, rows: list[CaseRow]) -> None:

@@ -34,8 +34,10 @@ def clipped(text: str, limit: int) -> str:
     shown = printable(text).strip("\n")
     if len(shown) <= limit:
         return shown
-    head, tail = limit * 2 // 3, limit // 3
-    return f"{shown[:head]}\n… {len(shown) - head - tail:,} characters left out, all in run.jsonl …\n{shown[-tail:]}"
+    head, tail = shown[: limit * 2 // 3], shown[-(limit // 3) :]
+    if "\n" in head and "\n" in tail:  # whole lines, where there are lines
+        head, tail = head.rpartition("\n")[0], tail.partition("\n")[2]
+    return f"{head}\n… {len(shown) - len(head) - len(tail):,} characters left out, all in run.jsonl …\n{tail}"
 
 
 def short_op(op: str) -> str:

@@ -14,13 +14,14 @@ from audit.schema import Judgement
 
 def test_the_verdict_comes_first_then_the_evidence_then_the_counts(make_judgement: Callable[..., Judgement]) -> None:
     lines = render_terminal(make_judgement(60), 120).splitlines()
-    assert lines[:4] == [
+    assert lines[:5] == [
         "Not measured on AMD: 18 of 60 cases need attention",
         "Simulated · not measured on AMD",
         "✗ 6 unsupported   ≠ 6 divergent   ↩ 3 falling back   ~ 3 slow   ? 6 inconclusive   "
         "✓ 36 supported   of 60 cases",
         "✗ addmm ×2                     the device crashed on aten::addmm.default: Memory access fault by GPU node-1 "
-        "(signal 6, …",
+        "(signal",
+        "                               6, seen again alone)",
     ]
 
 
