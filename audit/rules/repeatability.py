@@ -4,30 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from audit.knowledge.tables import matches
 from audit.rules.thresholds import Thresholds
 from audit.schema import Case, Comparison, Finding, Measurement, RunHeader
 
 #: Where a program promises determinism: torch.use_deterministic_algorithms, as recorded with the trace or the run.
 PROMISE = "deterministic_algorithms"
 
+#: Exact outputs of which several are right: places of equal values, and which of several writes to one place wins.
+FREE_CHOICE = tuple(
+    f"aten::{op}"
+    for op in """
+    topk.* sort.* argsort.* max.dim* min.dim* argmax.* argmin.* median.* nanmedian.* kthvalue.* mode.* cummax.* cummin.*
+    *max_pool* *unique* scatter* index_put* _index_put_impl_* index_copy* put.* put_.*
+    """.split()
+)
+
 
 def not_repeated(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
     """Divergent where repeatability is promised: by the program, or by an output held to exact bits (one of the two
-    runs is then wrong). Else a note, since atomic additions may come in any order. Unwritten elements and random
-    outputs are not repeatable for reasons that have codes of their own."""
+    runs is then wrong, unless the op leaves a choice). Else a note, since atomic additions may come in any order.
+    Unwritten elements and random outputs are not repeatable for reasons that have codes of their own."""
     if measurement.device.kind != "ok":
         return
     promised = header.environment.get(PROMISE, header.settings.get(PROMISE, "")).lower() in ("1", "true")
     for comparison in measurement.comparisons:
         n_unexplained = comparison.n_not_repeated - comparison.n_unwritten
         if n_unexplained > 0 and comparison.standard != "metadata":
-            yield _finding(comparison, n_unexplained, promised)
+            exact = comparison.standard == "exact" and not matches(case.op, FREE_CHOICE)
+            yield _finding(comparison, n_unexplained, promised, exact)
 
 
-def _finding(comparison: Comparison, count: int, promised: bool) -> Finding:
+def _finding(comparison: Comparison, count: int, promised: bool, exact: bool) -> Finding:
     if promised:
         verdict = "; torch.use_deterministic_algorithms promises that they do not"
-    elif comparison.standard == "exact":
+    elif exact:
         verdict = "; exact outputs that change are wrong in one run at least"
     else:
         verdict = ""

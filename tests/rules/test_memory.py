@@ -34,6 +34,12 @@ def test_it_is_divergent_where_the_output_is_exact(build):
     assert build.codes(build.measurement(build.comparison("exact", n_not_repeated=1))) == [("NUM208", "divergent")]
 
 
+@pytest.mark.parametrize("op", ["aten::topk.default", "aten::scatter_.src", "aten::max_pool2d_with_indices.default"])
+def test_an_op_that_may_choose_among_equals_need_not_repeat(build, op):
+    measurement = build.measurement(build.comparison("exact", n_not_repeated=1))
+    assert build.codes(measurement, build.case(op)) == [("NUM208", "supported")]
+
+
 def test_random_outputs_need_not_repeat(build):
     measurement = build.measurement(build.comparison("metadata", n_not_repeated=16))
     assert build.codes(measurement) == [("NUM211", "supported")]
