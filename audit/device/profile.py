@@ -6,6 +6,7 @@ overloads and sees only what passes the dispatcher's Python key. Both together g
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -43,6 +44,8 @@ class Profiler:
     """Observes single calls; says after ``test_itself`` whether this machine's profiler can be believed."""
 
     def __init__(self, synchronize: Callable[[], None]) -> None:
+        # Kineto writes "USDT: profiler_start" to file descriptor 2 below this level, which would look like the op's.
+        os.environ.setdefault("KINETO_LOG_LEVEL", "6")
         self._synchronize = synchronize
         self._complete = False
 
@@ -66,13 +69,16 @@ class Profiler:
             events = self._stop(profiler)
         if events is None:
             return result, Path(False, False, tuple(dict.fromkeys(recorder.ops)))
-        ops = chosen_ops(recorder.ops, [event.name() for event in events if not on_device(event)])
+        ops = chosen_ops(recorder.ops, [_op_name(event) for event in events if not on_device(event)])
         return result, Path(True, self._complete, ops, kernels_of(events), copies_of(events))
 
     @staticmethod
     def _start() -> Any:
         activities = torch.profiler.ProfilerActivity
-        profiler = torch.profiler.profile(activities=[activities.CPU, activities.CUDA])
+        options: dict[str, Any] = {"activities": [activities.CPU, activities.CUDA]}
+        if (config := _config()) is not None:
+            options["experimental_config"] = config
+        profiler = torch.profiler.profile(**options)
         try:
             profiler.start()
         except (RuntimeError, AttributeError):
@@ -90,19 +96,37 @@ class Profiler:
             return None
 
 
+def _config() -> Any:
+    """Overloads and the bytes of copies in the events; None where this torch has no such settings (before 2.9)."""
+    try:
+        return torch._C._profiler._ExperimentalConfig(capture_overload_names=True, expose_kineto_event_metadata=True)
+    except (AttributeError, TypeError):
+        return None
+
+
 def on_device(event: Any) -> bool:
     """True for what ran on the GPU."""
     return str(event.device_type()).rsplit(".", 1)[-1] not in ("CPU", "MKLDNN")
 
 
+def _op_name(event: Any) -> str:
+    """``aten::sum.dim_IntList`` where the profiler was asked for overloads; the bare name where it has none to give."""
+    name, overload = event.name(), event.overload_name() if hasattr(event, "overload_name") else ""
+    return f"{name}.{overload}" if overload else str(name)
+
+
 def chosen_ops(dispatched: Iterable[str], profiled: Iterable[str]) -> tuple[str, ...]:
-    """Qualified ops in order: those dispatched, and those that only the profiler saw, as their default overload."""
+    """Qualified ops in order: those dispatched, then those that only the profiler saw.
+
+    A profiled op without an overload is the one overload that it has, or its default.
+    """
     ops = list(dict.fromkeys(dispatched))
-    seen = {op.rsplit(".", 1)[0] for op in ops}
+    bases = {op.split(".")[0] for op in ops}
     for name in dict.fromkeys(profiled):
-        if re.fullmatch(r"\w+::\w+", name) and name not in seen:
-            ops.append(f"{name}.{_sole_overload(name)}")
-    return tuple(ops)
+        base, _, overload = name.partition(".")
+        if re.fullmatch(r"\w+::\w+", base) and base not in bases:
+            ops.append(f"{base}.{overload or _sole_overload(base)}")
+    return tuple(dict.fromkeys(ops))
 
 
 def _sole_overload(name: str) -> str:
@@ -123,15 +147,16 @@ def kernels_of(events: Iterable[Any]) -> tuple[Kernel, ...]:
     """Kernels by name with their summed device time, in order of first launch."""
     total: dict[str, tuple[float, int]] = {}
     for event in events:
-        if on_device(event) and not _NO_KERNEL.match(event.name()) and not _annotates(event):
+        if on_device(event) and _is_kernel(event):
             us, count = total.get(event.name(), (0.0, 0))
             total[event.name()] = (us + duration_us(event), count + 1)
     return tuple(Kernel(name, us, count) for name, (us, count) in total.items())
 
 
-def _annotates(event: Any) -> bool:
-    """User annotations are mirrored on the device's timeline and are no kernels."""
-    return bool(event.is_user_annotation()) if hasattr(event, "is_user_annotation") else False
+def _is_kernel(event: Any) -> bool:
+    """By activity where the event has one; by name too, since ROCm up to 7.1 files its copies under kernels."""
+    kind = event.activity_type() if hasattr(event, "activity_type") else "kernel"
+    return kind in ("kernel", "concurrent_kernel") and not _NO_KERNEL.match(event.name())
 
 
 def copies_of(events: Iterable[Any]) -> tuple[Copy, ...]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from types import SimpleNamespace
 from typing import Any
 
@@ -146,10 +149,20 @@ def test_none_cannot_be_opened() -> None:
 
 
 class _Event:
-    """A Kineto event with the methods that the code reads; ``nbytes`` is missing where it is None."""
+    """A Kineto event with the methods that the code reads; an older torch lacks ``nbytes`` and ``activity_type``."""
 
-    def __init__(self, name: str, device: str = "CUDA", ns: int = 0, nbytes: int | None = None, json: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        device: str = "CUDA",
+        ns: int = 0,
+        nbytes: int | None = None,
+        json: str = "",
+        activity: str = "",
+    ) -> None:
         self._name, self._device, self._ns, self._json = name, device, ns, json
+        if activity:
+            self.activity_type = lambda: activity
         if nbytes is not None:
             self.nbytes = lambda: nbytes
 
@@ -171,7 +184,8 @@ def test_kernels_are_summed_by_name_and_copies_and_fills_are_no_kernels() -> Non
     events = [
         _Event("aten::mm", device="CPU", ns=9000),
         _Event(gemm, ns=4000),
-        _Event(gemm, ns=6000),
+        _Event(gemm, ns=6000, activity="kernel"),
+        _Event("step", ns=6000, activity="gpu_user_annotation"),
         _Event("Memset (Device)", ns=100),
         _Event("__amd_rocclr_fillBufferAligned.kd", ns=100),
         _Event("__amd_rocclr_copyBuffer.kd", ns=100),
@@ -199,11 +213,13 @@ def test_a_copy_between_two_places_on_the_device_is_no_host_copy() -> None:
 
 def test_ops_that_only_the_profiler_saw_follow_those_dispatched_with_their_sole_overload() -> None:
     dispatched = ["aten::convolution.default"]
-    profiled = ["aten::convolution", "aten::_convolution", "aten::miopen_convolution", "hipLaunchKernel", "Step#1"]
+    inner = ["aten::_convolution", "aten::miopen_convolution", "aten::add_.Tensor"]
+    profiled = ["aten::convolution", *inner, "hipLaunchKernel", "ProfilerStep#1"]
     assert profile.chosen_ops(dispatched, profiled) == (
         "aten::convolution.default",
         "aten::_convolution.default",
         "aten::miopen_convolution.default",
+        "aten::add_.Tensor",
     )
 
 
@@ -220,6 +236,27 @@ def test_without_a_gpu_the_profiler_fails_its_self_test_and_says_incomplete() ->
     profiler.test_itself(torch.device("cpu"))
     result, path = profiler.observe(lambda: torch.ones(2, 2) @ torch.ones(2, 2))
     assert result.tolist() == [[2.0, 2.0], [2.0, 2.0]]
-    assert "aten::mm.default" in path.chosen_ops
+    assert path.chosen_ops[:2] == ("aten::ones.default", "aten::mm.default")
     assert path.kernels == ()
     assert not path.complete
+
+
+def test_observing_says_nothing_on_file_descriptor_two() -> None:
+    script = """
+        import torch
+        from audit.device.profile import Profiler
+        Profiler(lambda: None).observe(lambda: torch.ones(2).sum())
+    """
+    command = [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, capture_output=True, check=True, timeout=120)
+    assert done.stderr == b""
+
+
+def test_ops_inside_a_kernel_are_named_with_their_overload() -> None:
+    config = profile._config()
+    if config is None:
+        pytest.skip("this torch's profiler gives no overload names")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], experimental_config=config) as seen:
+        torch.ones(3).sum(0)
+    names = [profile._op_name(event) for event in seen.profiler.kineto_results.events()]
+    assert "aten::sum.dim_IntList" in names

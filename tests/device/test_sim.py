@@ -272,3 +272,21 @@ def test_timing_reports_a_median_of_at_least_five_runs(device: SimDevice) -> Non
 
 def test_info_says_that_it_is_simulated(device: SimDevice) -> None:
     assert (device.info().backend, device.info().arch) == ("sim", "sim")
+
+
+def test_layer_norm_of_bf16_keeps_fp32_statistics_as_a_gpu_does(device: SimDevice) -> None:
+    x, w = torch.randn(4, 64, dtype=torch.bfloat16), torch.ones(64, dtype=torch.bfloat16)
+    out, mean, rstd = aten.native_layer_norm.default(on_sim(x), [64], on_sim(w), on_sim(w), 1e-5)
+    assert (out.dtype, mean.dtype, rstd.dtype) == (torch.bfloat16, torch.float32, torch.float32)
+    torch.testing.assert_close(device.to_host(mean).flatten(), x.float().mean(-1))
+
+
+def test_layer_norm_of_bf16_has_a_backward(device: SimDevice) -> None:
+    tensors = [torch.randn(4, 64), torch.randn(64), torch.randn(64)]
+    leaves = [on_sim(t.bfloat16()).requires_grad_() for t in tensors]
+    plain = [t.bfloat16().requires_grad_() for t in tensors]
+    actual = torch.autograd.grad(F.layer_norm(leaves[0], (64,), *leaves[1:]).square().sum(), leaves)
+    expected = torch.autograd.grad(F.layer_norm(plain[0], (64,), *plain[1:]).square().sum(), plain)
+    for ours, theirs in zip(actual, expected, strict=True):
+        assert ours.dtype == torch.bfloat16
+        torch.testing.assert_close(device.to_host(ours), theirs, rtol=0.05, atol=0.2)

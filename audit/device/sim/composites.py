@@ -29,7 +29,7 @@ Route = Callable[..., Any]
 def scaled_dot_product_attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
-) -> torch.Tensor:  # fmt: skip
+) -> Any:  # fmt: skip
     choice = attention.choose(query, key, value, attn_mask, is_causal, enable_gqa)
     if choice == "flash":
         return aten._scaled_dot_product_flash_attention.default(query, key, value, dropout_p, is_causal, scale=scale)[0]
@@ -49,7 +49,7 @@ def scaled_dot_product_attention(
 def batch_norm(
     input: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None, running_mean: torch.Tensor | None,
     running_var: torch.Tensor | None, training: bool, momentum: float, eps: float, cudnn_enabled: bool,
-) -> torch.Tensor:  # fmt: skip
+) -> Any:  # fmt: skip
     arguments = (input, weight, bias, running_mean, running_var, training, momentum, eps)
     if not input.numel():
         return aten.batch_norm.default.decompose(*arguments, cudnn_enabled)
@@ -62,7 +62,7 @@ def batch_norm(
     return op(*arguments)[0]
 
 
-def dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
+def dropout(input: torch.Tensor, p: float, train: bool) -> Any:
     if train and 0 < p < 1 and input.numel():
         return aten.native_dropout.default(input, p, True)[0]
     return aten.dropout.default.decompose(input, p, train)
@@ -70,7 +70,7 @@ def dropout(input: torch.Tensor, p: float, train: bool) -> torch.Tensor:
 
 def rms_norm(
     input: torch.Tensor, normalized_shape: list[int], weight: torch.Tensor | None = None, eps: float | None = None
-) -> torch.Tensor:
+) -> Any:
     if (weight is not None and weight.dtype != input.dtype) or not input.is_floating_point():
         return aten.rms_norm.default.decompose(input, normalized_shape, weight, eps)
     return aten._fused_rms_norm.default(input, normalized_shape, weight, eps)[0]
@@ -79,7 +79,7 @@ def rms_norm(
 def layer_norm(
     input: torch.Tensor, normalized_shape: list[int], weight: torch.Tensor | None = None,
     bias: torch.Tensor | None = None, eps: float = 1e-5, cudnn_enable: bool = True,
-) -> torch.Tensor:  # fmt: skip
+) -> Any:  # fmt: skip
     return aten.native_layer_norm.default(input, normalized_shape, weight, bias, eps)[0]
 
 

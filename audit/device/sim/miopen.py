@@ -82,6 +82,43 @@ def rms_norm_backward(
     )
 
 
+def layer_norm(
+    input: torch.Tensor, normalized_shape: list[int], weight: torch.Tensor | None, bias: torch.Tensor | None, eps: float
+) -> Any:
+    """``aten::native_layer_norm``; mean and rstd are fp32 for fp16 and bf16, where the CPU keeps the input's dtype.
+
+    ``layer_norm_cuda`` allocates them in the accumulate type (ATen/native/cuda/layer_norm_kernel.cu).
+    """
+    if input.dtype not in LOW_PRECISION:
+        return healthy(aten.native_layer_norm.default, (input, normalized_shape, weight, bias, eps), {})
+    wide = [None if x is None else x.float() for x in (input, weight, bias)]
+    out, mean, rstd = healthy(aten.native_layer_norm.default, (wide[0], normalized_shape, wide[1], wide[2], eps), {})
+    return out.to(input.dtype), mean, rstd
+
+
+def layer_norm_backward(
+    grad_out: torch.Tensor,
+    input: torch.Tensor,
+    normalized_shape: list[int],
+    mean: torch.Tensor,
+    rstd: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    output_mask: list[bool],
+) -> Any:
+    """``aten::native_layer_norm_backward``, which takes the fp32 mean and rstd of ``layer_norm``."""
+    arguments = (grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask)
+    if input.dtype not in LOW_PRECISION:
+        return healthy(aten.native_layer_norm_backward.default, arguments, {})
+    wide = [x.float() if isinstance(x, torch.Tensor) else x for x in arguments]
+    grads = healthy(aten.native_layer_norm_backward.default, wide, {})
+    models = (input, weight, bias)
+    return tuple(
+        None if grad is None or model is None else grad.to(model.dtype)
+        for grad, model in zip(grads, models, strict=True)
+    )
+
+
 def softmax(self: torch.Tensor, dim: int, half_to_float: bool) -> Any:
     """``aten::_softmax``; ``half_to_float`` exists on CUDA and HIP only."""
     return healthy(aten._softmax.default, (self.float() if half_to_float else self, dim, False), {})
@@ -105,6 +142,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "aten::miopen_batch_norm_backward": batch_norm_backward,
     "aten::_fused_rms_norm": rms_norm,
     "aten::_fused_rms_norm_backward": rms_norm_backward,
+    "aten::native_layer_norm": layer_norm,
+    "aten::native_layer_norm_backward": layer_norm_backward,
     "aten::_softmax": softmax,
     "aten::_log_softmax": log_softmax,
     "aten::_use_cudnn_ctc_loss": never,
