@@ -92,6 +92,11 @@ class ValueFile:
         return tensor
 
 
+def missing_values(case: Case, stored: ValueFile) -> list[int]:
+    """Positions whose values should be in the value file and are not; they are synthesised."""
+    return [p for p, values in case.values.items() if values.stored and stored.get(case.key, p) is None]
+
+
 def materialise(case: Case, stored: ValueFile, seed: int) -> dict[str, torch.Tensor]:
     """The bytes of each storage (1-D uint8), by storage name. Raises InputError.
 

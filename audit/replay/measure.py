@@ -87,6 +87,9 @@ class DeviceSide:
         for detector in self._detectors:
             detector.begin(self._device)
         outcome = attempt(lambda: self._runs(case, job, say, found)) or Outcome("ok")
+        if outcome.kind == "out_of_memory":  # perhaps for what earlier cases left in the allocator's cache
+            self._free_memory()
+            outcome = attempt(lambda: self._runs(case, job, say, found)) or Outcome("ok")
         if outcome.kind == "ok":
             outcome = self._beside(case, job, say, found) or outcome
         for detector in self._detectors:

@@ -32,6 +32,7 @@ from audit.replay.inputs import (
     ValueFile,
     bind,
     materialise,
+    missing_values,
     seed_generators,
     storages_of,
     torch_dtype,
@@ -103,6 +104,8 @@ class Reference:
             message = f"the recorded inputs cannot be rebuilt: {error}"
             return Prepared(case, Outcome("not_run", error_type="InputError", message=message), device_may_run=False)
         prepared = Prepared(case, Outcome("ok"), device_may_run=True)
+        if missing := missing_values(case, self._stored):
+            prepared.notes.append(f"stored values of operands {missing} are not in the value file: synthesised instead")
         prepared.index = write_spool(self._folder / f"{case.key}.inputs", contents)
         standard = standard_of(case)
         run = self._run(case, lambda: resolve(case.op), contents)

@@ -31,6 +31,7 @@ def main(argv: list[str]) -> None:
     role, read_fd, write_fd, parent, stderr_file = argv
     redirect(Path(stderr_file))
     _die_with(int(parent))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the auditor decides what ends
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     import torch  # noqa: F401  # ahead of the first message, so that a spare child is ready when it is needed
 
@@ -48,7 +49,7 @@ def main(argv: list[str]) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """No orphans: the kernel kills this process when the auditor dies (Linux)."""
+    """No orphans: the kernel kills this process when the auditor's thread that started it ends (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before the call above

@@ -37,7 +37,15 @@ def cases(build):
     half = [t([1, 2, 6, 8], "bfloat16", storage=n) for n in range(3)]
     step = Values(minimum=1.0, maximum=1.0, mean=1.0, std=0.0)
     lists = tuple((t([5], storage=n),) for n in range(4))
-    adam = dict(lr=0.01, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False)
+    adam = {
+        "lr": 0.01,
+        "beta1": 0.9,
+        "beta2": 0.999,
+        "weight_decay": 0.0,
+        "eps": 1e-8,
+        "amsgrad": False,
+        "maximize": False,
+    }
     return {
         "mm": build.case("aten::mm.default", t([6, 5]), t([5, 4], storage=1)),
         "mm backward": build.case("aten::mm.default", t([6, 5]), t([5, 4], storage=1), phase="backward"),
@@ -60,7 +68,7 @@ def cases(build):
             (t([], storage=5),),
             **adam,
             values={2: Values(minimum=-1.0, maximum=1.0), 3: chance, 4: step},
-        ),  # fmt: skip
+        ),
         "sum": build.case("aten::sum.dim_IntList", t([6, 5], "bfloat16"), (1,), False, dtype=Named("dtype", "float32")),
         "topk": build.case("aten::topk.default", t([4, 9]), 3),
         "gt": build.case("aten::gt.Scalar", t([4, 9]), 0.5),
@@ -203,4 +211,4 @@ def test_running_the_audit_twice_gives_the_same_numbers(run, cases, fault_file, 
 
 
 def test_torch_is_where_the_stated_eps_come_from():
-    assert (EPS32, EPS16) == (torch.finfo(torch.float32).eps, torch.finfo(torch.bfloat16).eps)
+    assert (torch.finfo(torch.float32).eps, torch.finfo(torch.bfloat16).eps) == (EPS32, EPS16)
