@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import audit
 from audit.errors import AuditError, UsageError
-from audit.schema import STATUSES, Judgement
+from audit.schema import STATUSES, Judgement, Source
 
 if TYPE_CHECKING:
     from audit.session import RunOptions
@@ -315,6 +315,7 @@ def _run(options: argparse.Namespace) -> int:
     with Progress(options.quiet) as progress:
         judgement, code = run(asked, progress)
     _print_result(judgement, output, options.format)
+    _print_early_end(judgement.run.header.source)
     return code
 
 
@@ -327,10 +328,8 @@ def _trace(options: argparse.Namespace) -> int:
     print(f"{path}: {len(trace.cases)} cases from {trace.n_recorded} calls")
     for item in trace.not_audited:
         print(f"  not audited: {item.what} ({item.reason}, {item.n_calls} calls)")
-    if trace.source.error:
-        print(f"rocm-audit: the program ended early: {trace.source.error}", file=sys.stderr)
-        return 3
-    return 0
+    _print_early_end(trace.source)
+    return 3 if trace.source.error else 0
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -345,6 +344,13 @@ def _doctor(options: argparse.Namespace) -> int:
     from audit.doctor import doctor
 
     return doctor(selftest=options.selftest, device=options.device, output=options.output, force=options.force)
+
+
+def _print_early_end(source: Source) -> None:
+    """An audit of half a program is not one of the program: said last, so that it is read."""
+    if source.error:
+        error = " ".join(source.error.split())
+        print(f"rocm-audit: the program ended early: {error} [program-ended]", file=sys.stderr)
 
 
 def _print_result(judgement: Judgement, folder: Path, formats: Sequence[str]) -> None:

@@ -1,0 +1,124 @@
+"""Wrong use, damaged files and full disks: one sentence, its exit code, nothing lost. The table is docs/exit-codes.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.session.conftest import ENVIRONMENT, Cli
+
+
+def sentence(stderr: str) -> str:
+    lines = stderr.strip().splitlines()
+    assert lines
+    assert "Traceback" not in stderr
+    assert lines[-1].startswith("rocm-audit: ")
+    return lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "slug"),
+    [
+        (["run", "nowhere.py"], "no-target"),
+        (["run", "nowhere.audit"], "no-target"),
+        (["run"], "bad-arguments"),
+        ([], "bad-arguments"),
+        (["run", "x.py", "--steps", "0"], "bad-arguments"),
+        (["run", "x.py", "--time-budget", "soon"], "bad-arguments"),
+        (["run", "x.py", "--fail-on", "purple"], "bad-arguments"),
+        (["run", "x.py", "--device", "tpu"], "unknown-device"),
+        (["run", "x.py", "--device", "hip"], "no-device"),
+        (["run", "x.py", "--device", "sim:nofile.py"], "bad-fault-file"),
+        (["run", "x.py", "--device", "none", "--gpu", "gfx9999"], "unknown-gpu"),
+        (["run", "x.py", "--resume", "-o", "nothing"], "nothing-to-resume"),
+        (["run", "x.py", "--device", "none", "-o", "/proc/nowhere"], "unwritable-output"),
+        (["run", "trace.json"], "unsupported-target"),
+        (["report", "nowhere"], "unreadable-run"),
+        (["gate", "a", "b"], "not-yet"),
+    ],
+)
+def test_wrong_use_is_one_sentence_and_exit_code_2(cli: Cli, tmp_path: Path, arguments: list[str], slug: str) -> None:
+    (tmp_path / "x.py").write_text("import torch\ntorch.ones(2).exp()\n")
+    (tmp_path / "trace.json").write_text("{}")
+    done = cli(*arguments, cwd=tmp_path)
+    assert sentence(done.stderr).endswith(f"[{slug}]")
+    assert done.returncode == 2
+    assert not (tmp_path / "reports" / "x" / "run.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "slug"),
+    [
+        ("import nothing_of_that_name\n", "bad-fault-file"),
+        ("x = = 3\n", "bad-fault-file"),
+        ("FAULTS = 3\n", "bad-fault-file"),
+        ("FAULTS = {'aten::mm.default': 3}\n", "bad-fault-file"),
+        ("", "bad-fault-file"),
+    ],
+)
+def test_a_fault_file_that_does_not_load_is_named(cli: Cli, opset: Path, tmp_path: Path, content: str, slug: str) -> None:
+    (tmp_path / "faults.py").write_text(content)
+    done = cli("run", opset, "--device", "sim:faults.py", "-o", "run", cwd=tmp_path)
+    assert sentence(done.stderr).endswith(f"[{slug}]")
+    assert "faults.py" in done.stderr
+    assert done.returncode == 2
+
+
+def test_a_damaged_or_newer_trace_is_refused(cli: Cli, opset: Path, tmp_path: Path) -> None:
+    whole = opset.read_bytes()
+    for name, content in {"cut": whole[: len(whole) // 2], "empty": b"", "text": b"hello"}.items():
+        path = tmp_path / f"{name}.audit"
+        path.write_bytes(content)
+        done = cli("run", path, "--device", "sim", "-o", tmp_path / name)
+        assert sentence(done.stderr).endswith("[not-an-opset]")
+        assert done.returncode == 2
+    with zipfile.ZipFile(tmp_path / "newer.audit", "w") as archive:
+        archive.writestr("trace.json", json.dumps({"format_version": 99}))
+    done = cli("run", tmp_path / "newer.audit", "--device", "sim", "-o", tmp_path / "newer")
+    assert sentence(done.stderr).endswith("[newer-format]")
+    assert done.returncode == 2
+
+
+def test_a_run_file_cut_in_a_line_is_reported_and_its_whole_lines_are_kept(cli: Cli, opset: Path, tmp_path: Path) -> None:
+    assert cli("run", opset, "--device", "sim", "-o", tmp_path / "run").returncode == 0
+    file = tmp_path / "run" / "run.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:-2]) + lines[-2][:40])
+    done = cli("report", tmp_path / "run", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    verdicts = json.loads((tmp_path / "run" / "summary.json").read_text())["verdicts"]
+    assert [v["status"] for v in verdicts].count("supported") >= len(verdicts) - 1
+    file.write_bytes(lines[0].replace(b'"format_version":1', b'"format_version":7') + b"".join(lines[1:]))
+    done = cli("report", tmp_path / "run")
+    assert sentence(done.stderr).endswith("[newer-format]")
+    file.write_bytes(b"".join(lines[:3]) + b"{broken\n" + b"".join(lines[3:]))
+    assert "run.jsonl:4" in sentence(cli("report", tmp_path / "run").stderr)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/full").exists(), reason="needs root to mount a small disk")
+def test_a_full_disk_keeps_what_was_written(cli: Cli, opset: Path, tmp_path: Path) -> None:
+    import subprocess
+
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(small)], check=False, capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"cannot mount a small disk here: {mounted.stderr.decode().strip()}")
+    try:
+        done = cli("run", opset, "--device", "sim", "-o", small / "run")
+        assert done.returncode == 3
+        assert "No space left on device" in sentence(done.stderr)
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_a_program_that_does_not_fit_in_memory_is_one_sentence(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text("import torch\ntorch.ones(4).exp()\ntorch.ones(1 << 48)\n")
+    done = cli("run", "x.py", "--device", "sim", "-o", "run", cwd=tmp_path, env=ENVIRONMENT)
+    assert done.returncode == 3
+    assert "can't allocate memory" in sentence(done.stderr)
+    assert "aten::exp.default" in (tmp_path / "run" / "summary.json").read_text()
