@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+from audit.schema import Case, DeviceInfo, Measurement, Outcome, RunEnd, RunHeader, Source, TensorSpec
+from audit.store import RunWriter
 
 HEAVY = ("torch", "pandas", "jinja2", "transformers")
 
@@ -44,6 +48,29 @@ import audit.codec, audit.opset, audit.store
 print("imported")
 """
     assert run_python(code) == "imported\n"
+
+
+def test_a_stored_run_is_reported_where_torch_cannot_be_imported(tmp_path: Path) -> None:
+    device = DeviceInfo("sim", "simulated device", "sim")
+    source = Source("script", "model.py")
+    header = RunHeader(
+        "simulated", source, device, {}, {}, "2026-11-30T12:00:00+00:00", "0.1.0", n_cases=1, n_recorded=1
+    )
+    square = TensorSpec((2, 2), (2, 1), "float32", extent=4)
+    case = Case("key", "aten::relu.default", (square,))
+    with RunWriter.create(tmp_path / "run.jsonl", header, [case]) as writer:
+        writer.measured(Measurement("key", Outcome("ok"), Outcome("raised", "RuntimeError", "HIP error: out of luck")))
+        writer.end(RunEnd(True))
+    code = f"""
+import sys
+sys.modules["torch"] = None  # importing it raises ImportError
+from audit.cli import main
+sys.exit(main(["report", {str(tmp_path)!r}, "--format", "html,json,csv,markdown,junit"]))
+"""
+    assert "1 unsupported" in run_python(code)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert [verdict["status"] for verdict in summary["verdicts"]] == ["unsupported"]
+    assert "out of luck" in (tmp_path / "report.html").read_text()
 
 
 def test_the_import_contracts_hold(checkout: Path) -> None:
