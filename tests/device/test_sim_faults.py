@@ -19,6 +19,7 @@ import torch
 
 from audit.device.sim.backend import SimTensor
 from audit.device.sim.device import SimDevice
+from audit.device.sim.executor import EXECUTOR
 from audit.device.sim.faults import Call, Fault, load_faults
 from audit.errors import UsageError
 from audit.schema import Copy, Kernel
@@ -362,3 +363,20 @@ def test_a_fault_file_that_does_not_load_is_one_clear_sentence(tmp_path: Path, t
 def test_a_fault_file_that_is_missing_is_one_clear_sentence(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot read the fault file"):
         load_faults(tmp_path / "absent.py")
+
+
+def test_a_case_after_a_backward_that_failed_twice_meets_its_faults_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    healthy = EXECUTOR.compute
+
+    def no_memory(func: Any, args: Any, kwargs: Any) -> Any:
+        raise MemoryError("host")
+
+    device = device_with({"aten::exp.default": lambda call: torch.zeros_like(call.args[0])})
+    a, b = on_sim(torch.randn(4, 4), torch.randn(4, 4), grad=True)
+    total = aten.mm.default(a, b).sum()
+    monkeypatch.setattr(EXECUTOR, "compute", no_memory)
+    with pytest.raises((MemoryError, RuntimeError)):
+        torch.autograd.grad(total, (a, b))
+    monkeypatch.setattr(EXECUTOR, "compute", healthy)
+    device.begin_case("aten::exp.default", "forward")
+    assert torch.equal(device.to_host(aten.exp.default(a)), torch.zeros(4, 4))

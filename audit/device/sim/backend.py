@@ -42,9 +42,14 @@ class SimTensor(torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]  # torch declares the disabled one, which is no classmethod
         cls, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if EXECUTOR.in_compiled_backward():
-            return EXECUTOR.deferring(lambda: dispatch(func, args, kwargs or {}))
-        return dispatch(func, args, kwargs or {})
+        return enter(func, args, kwargs or {})
+
+
+def enter(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Where ops arrive from PyTorch: ``dispatch``, with exceptions held back where C++ could not carry them."""
+    if EXECUTOR.in_compiled_backward():
+        return EXECUTOR.deferring(lambda: dispatch(func, args, kwargs))
+    return dispatch(func, args, kwargs)
 
 
 def dispatch(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -149,7 +154,7 @@ def _factories() -> list[OpOverload]:
 
 
 def _kernel(func: OpOverload) -> Any:
-    return lambda *args, **kwargs: dispatch(func, args, kwargs)
+    return lambda *args, **kwargs: enter(func, args, kwargs)
 
 
 def _copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:

@@ -93,8 +93,7 @@ class SimDevice:
 
     def begin_case(self, op: str, phase: str) -> None:
         """Sets the phase that faults are told; stops filling memory and forgets what was logged."""
-        EXECUTOR.phase = phase
-        EXECUTOR.log = Log()
+        EXECUTOR.begin(phase)
         hostmemory.stop_filling()
 
     def peak_bytes(self) -> int | None:

@@ -57,6 +57,11 @@ class Executor:
         self._suspended: list[Fault] = []
         self._deferred: BaseException | None = None
 
+    def begin(self, phase: str) -> None:
+        """Forgets what the case before left behind."""
+        self.phase, self.log, self._deferred = phase, Log(), None
+        self._suspended.clear()
+
     def fault_for(self, op: str) -> Fault | None:
         """The fault that ``op`` meets now; none while that same fault is asking for the healthy result."""
         fault = None if self._deferred is not None else match(self.faults, op)
@@ -88,7 +93,7 @@ class Executor:
             return run()
         except BaseException as error:  # noqa: BLE001  # not handled here, only carried past C++: see above
             if self._deferred is not None:
-                return None
+                return None  # no healthy result either; what ATen makes of that ends this backward
             self._deferred = error
             torch.autograd.Variable._execution_engine.queue_callback(self._raise_deferred)
             return self.deferring(run)
@@ -122,7 +127,8 @@ class Executor:
 
     def compute(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The healthy result; a routed op goes on as the op that HIP picks, which may meet a fault of its own."""
-        refuse_missing(func, args, kwargs)
+        if self._deferred is None:
+            refuse_missing(func, args, kwargs)
         name = str(func._schema.name)
         routed = ROUTES[name](*args, **kwargs) if name in ROUTES else None
         if routed is not None:
