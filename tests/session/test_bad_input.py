@@ -1,4 +1,4 @@
-"""Wrong use, damaged files and full disks: one sentence, its exit code, nothing lost. The table is docs/exit-codes.md."""
+"""Wrong use, damaged files, full disks: one sentence, its exit code, nothing lost (docs/exit-codes.md)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def test_wrong_use_is_one_sentence_and_exit_code_2(cli: Cli, tmp_path: Path, arg
         ("", "bad-fault-file"),
     ],
 )
-def test_a_fault_file_that_does_not_load_is_named(cli: Cli, opset: Path, tmp_path: Path, content: str, slug: str) -> None:
+def test_a_fault_file_that_does_not_load_is_named(
+    cli: Cli, opset: Path, tmp_path: Path, content: str, slug: str
+) -> None:
     (tmp_path / "faults.py").write_text(content)
     done = cli("run", opset, "--device", "sim:faults.py", "-o", "run", cwd=tmp_path)
     assert sentence(done.stderr).endswith(f"[{slug}]")
@@ -83,7 +85,9 @@ def test_a_damaged_or_newer_trace_is_refused(cli: Cli, opset: Path, tmp_path: Pa
     assert done.returncode == 2
 
 
-def test_a_run_file_cut_in_a_line_is_reported_and_its_whole_lines_are_kept(cli: Cli, opset: Path, tmp_path: Path) -> None:
+def test_a_run_file_cut_in_a_line_is_reported_and_its_whole_lines_are_kept(
+    cli: Cli, opset: Path, tmp_path: Path
+) -> None:
     assert cli("run", opset, "--device", "sim", "-o", tmp_path / "run").returncode == 0
     file = tmp_path / "run" / "run.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)
@@ -105,7 +109,9 @@ def test_a_full_disk_keeps_what_was_written(cli: Cli, opset: Path, tmp_path: Pat
 
     small = tmp_path / "small"
     small.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(small)], check=False, capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(small)], check=False, capture_output=True
+    )
     if mounted.returncode != 0:
         pytest.skip(f"cannot mount a small disk here: {mounted.stderr.decode().strip()}")
     try:

@@ -39,7 +39,9 @@ def kill_after(opset: Path, folder: Path, n_bytes: int) -> None:
     process.wait()
 
 
-def kill_and_resume(cli: Cli, opset: Path, folder: Path, n_bytes: int, cut: int, whole: dict[str, tuple[str, list[str]]]) -> None:
+def kill_and_resume(
+    cli: Cli, opset: Path, folder: Path, n_bytes: int, cut: int, whole: dict[str, tuple[str, list[str]]]
+) -> None:
     kill_after(opset, folder, n_bytes)
     file = folder / "run.jsonl"
     measured_before = set(read_run(folder).measurements)
@@ -55,7 +57,9 @@ def kill_and_resume(cli: Cli, opset: Path, folder: Path, n_bytes: int, cut: int,
     after = verdicts(folder)
     assert measured_before <= set(read_run(folder).measurements)
     assert len(under_way) <= 1
-    assert {k: v for k, v in after.items() if k not in under_way} == {k: v for k, v in whole.items() if k not in under_way}
+    assert {k: v for k, v in after.items() if k not in under_way} == {
+        k: v for k, v in whole.items() if k not in under_way
+    }
     for key in under_way:
         assert after[key] == ("unsupported", ["SUP104"])
 
@@ -73,14 +77,18 @@ def test_a_killed_run_resumes_to_the_same_verdicts(cli: Cli, opset: Path, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
-def test_twenty_kills_at_random_moments_mid_line_too(cli: Cli, opset: Path, tmp_path: Path, uninterrupted: dict) -> None:  # type: ignore[type-arg]
+def test_twenty_kills_at_random_moments_mid_line_too(
+    cli: Cli, opset: Path, tmp_path: Path, uninterrupted: dict
+) -> None:  # type: ignore[type-arg]
     dice = random.Random(20)
     for number in range(20):
         cut = dice.randrange(0, 60) if number % 2 else 0
         kill_and_resume(cli, opset, tmp_path / str(number), dice.randrange(0, 6000), cut, uninterrupted)
 
 
-def test_the_case_under_way_is_run_again_only_when_asked(cli: Cli, opset: Path, tmp_path: Path, uninterrupted: dict) -> None:  # type: ignore[type-arg]
+def test_the_case_under_way_is_run_again_only_when_asked(
+    cli: Cli, opset: Path, tmp_path: Path, uninterrupted: dict
+) -> None:  # type: ignore[type-arg]
     folder = tmp_path / "run"
     assert cli("run", opset, "--device", "sim", "-o", folder, "-q").returncode == 0
     file = folder / "run.jsonl"
