@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 from audit import errors
+from audit.cli import _parse as parse
 from audit.schema import EVIDENCE_BY_BACKEND, STATUSES
 
 PAGES = ("README.md", "docs", "examples", "opsets")
@@ -59,6 +61,20 @@ def code_of(page: Path) -> str:
     """The code spans and code blocks of a page, a line each."""
     text = page.read_text()
     return "\n".join(re.findall(r"```[a-z]*\n(.*?)```", text, re.DOTALL) + re.findall(r"`([^`\n]+)`", text)) + "\n"
+
+
+def audit_commands(page: Path) -> list[list[str]]:
+    """Every ``rocm-audit ...`` of a page, without its comment and what is optional, as words."""
+    spans = [re.split(r"  +| #", line)[0] for line in code_of(page).splitlines()]
+    commands = [re.sub(r"\[[^\]]*\]", "", span) for span in spans if re.match(r"rocm-audit \S", span)]
+    return [shlex.split(command)[1:] for command in commands if "--help" not in command]
+
+
+def test_every_audit_command_in_the_docs_is_understood(checkout: Path) -> None:
+    commands = [(page.name, words) for page in pages(checkout) for words in audit_commands(page)]
+    assert len(commands) > 12
+    for page, words in commands:
+        assert hasattr(parse(words), "command"), f"{page}: rocm-audit {' '.join(words)}"
 
 
 def test_readme_opens_with_the_demo_and_the_tests(checkout: Path) -> None:
