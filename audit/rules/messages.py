@@ -33,6 +33,6 @@ def _finding(signal: Signal, text: str) -> Finding:
     return Finding(
         "FBK304",
         "falling_back" if signal.signal_class == "falling_back" else "supported",
-        f"said: {first_line(line, 160)}" + (f" ({first_line(signal.meaning, 160)})" if signal.meaning else ""),
+        f"said: {first_line(line, 160)}" + (f"; {first_line(signal.meaning, 160)}" if signal.meaning else ""),
         {"class": signal.signal_class, "scope": signal.scope, "remedy": signal.action, "source": signal.source},
     )

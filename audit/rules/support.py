@@ -26,7 +26,7 @@ def raised(case: Case, measurement: Measurement, header: RunHeader, thresholds: 
     what = "has no kernel for this" if outcome.missing_kernel else f"raised {outcome.error_type or 'an error'}"
     message = f"the device {what}: {first_line(outcome.message)}"
     if signal is not None and signal.meaning:
-        message += f" ({first_line(signal.meaning, 160)})"
+        message += f"; {first_line(signal.meaning, 160)}"
     yield Finding(
         "SUP101",
         "unsupported",
