@@ -19,8 +19,9 @@ from audit.schema import DeviceInfo, Path, Timing
 
 T = TypeVar("T")
 
-#: L2 where the properties do not tell: larger than any we know of (MI300X: 256 MiB of Infinity Cache, H200: 50 MiB).
-_L2_BYTES = 256 << 20
+#: Twice the largest last-level cache that we know of: the 256 MiB Infinity Cache of an MI300X, which the properties
+#: do not count as L2 (gpus.csv). An H200 has 50 MiB.
+_FLUSH_BYTES = 512 << 20
 
 
 def flavour() -> Literal["hip", "cuda"] | None:
@@ -91,17 +92,18 @@ class GpuDevice:
     def fill_fresh_memory(self, byte: int, n_bytes: Sequence[int]) -> None:
         """Allocates blocks of these sizes, fills and frees them, so that the caching allocator hands them out next.
 
-        The allocator takes the best fit of its free blocks: those freed here are of exactly the right size. Where
-        memory is short the larger blocks are left as they are.
+        The allocator takes the best fit of its free blocks: those freed here are of exactly the right size, and there
+        are two of each, for a temporary. Where memory is short the larger blocks are left as they are.
         """
         blocks: list[torch.Tensor] = []
-        for size in sorted(n_bytes):
+        for size in sorted([*n_bytes, *n_bytes]):
             try:
                 blocks.append(torch.full((max(int(size), 1),), byte, dtype=torch.uint8, device=self._device))
             except torch.OutOfMemoryError:
                 break
         self.synchronize()
         blocks.clear()
+        torch.cuda.reset_peak_memory_stats(self._device)  # these blocks are the audit's, not the case's
 
     def observe(self, call: Callable[[], T]) -> tuple[T, Path]:
         """Runs ``call`` once under the profiler; ``complete`` says that the profiler saw a known GEMM before."""
@@ -125,11 +127,10 @@ class GpuDevice:
         return timing.repeat(measure_us, budget_s)
 
     def _flush_l2(self) -> None:
-        """Writes a buffer of twice the L2 cache, so that no operand is in the cache when a timed run starts."""
+        """Writes a buffer larger than any cache, so that no operand is cached when a timed run starts."""
         if self._flush is None:
-            n_bytes = max(2 * int(getattr(self._properties, "L2_cache_size", 0) or 0), _L2_BYTES)
             try:
-                self._flush = torch.empty(n_bytes, dtype=torch.uint8, device=self._device)
+                self._flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=self._device)
             except torch.OutOfMemoryError:
                 self._flush = torch.empty(0, dtype=torch.uint8, device=self._device)  # a warm cache, then
         self._flush.zero_()
@@ -139,4 +140,5 @@ class GpuDevice:
         torch.cuda.reset_peak_memory_stats(self._device)
 
     def peak_bytes(self) -> int | None:
-        return int(torch.cuda.max_memory_allocated(self._device))
+        own = 0 if self._flush is None else self._flush.numel()
+        return max(int(torch.cuda.max_memory_allocated(self._device)) - own, 0)

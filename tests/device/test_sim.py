@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import subprocess
+import sys
+import textwrap
 from typing import Any
 
 import pytest
@@ -290,3 +293,19 @@ def test_layer_norm_of_bf16_has_a_backward(device: SimDevice) -> None:
     for ours, theirs in zip(actual, expected, strict=True):
         assert ours.dtype == torch.bfloat16
         torch.testing.assert_close(device.to_host(ours), theirs, rtol=0.05, atol=0.2)
+
+
+def test_a_torch_without_python_backends_is_told_so_with_exit_code_two() -> None:
+    script = """
+        import torch.utils.backend_registration as registration
+        del registration._setup_privateuseone_for_python_backend
+        from audit.device.registry import open_device
+        from audit.errors import UsageError
+        try:
+            open_device("sim")
+        except UsageError as error:
+            print(error.slug, error.exit_code)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == "sim-unavailable 2\n"

@@ -380,3 +380,12 @@ def test_a_case_after_a_backward_that_failed_twice_meets_its_faults_again(monkey
     monkeypatch.setattr(EXECUTOR, "compute", healthy)
     device.begin_case("aten::exp.default", "forward")
     assert torch.equal(device.to_host(aten.exp.default(a)), torch.zeros(4, 4))
+
+
+def test_an_argument_that_a_fault_returns_for_a_functional_op_becomes_a_tensor_of_its_own() -> None:
+    device = device_with({"aten::exp.default": lambda call: call.args[0]})
+    (a,) = on_sim(torch.zeros(3))
+    out = aten.exp.default(a)
+    aten.add_.Scalar(out, 1.0)
+    assert torch.equal(device.to_host(out), torch.ones(3))
+    assert torch.equal(device.to_host(a), torch.zeros(3))

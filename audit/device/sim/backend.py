@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from audit.device.sim.executor import EXECUTOR, KERNELS, map_tensors, qualified
+from audit.device.sim.executor import EXECUTOR, KERNELS, map_tensors, qualified, tensor_leaves
 from audit.errors import UsageError
 from audit.schema import Copy
 
@@ -58,7 +58,7 @@ def dispatch(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> A
         return ROUTED[qualified(func)](*args, **kwargs)
     if _is_composite(func):
         return func.decompose(*args, **kwargs)
-    original = {id(unwrap(leaf)): leaf for leaf in _leaves(args, kwargs)}
+    original = {id(unwrap(leaf)): leaf for leaf in tensor_leaves((tuple(args), kwargs))}
     plain_args, plain_kwargs = map_tensors(unwrap, tuple(args)), map_tensors(unwrap, kwargs)
     _note_transfer(func, args, kwargs)
     result = EXECUTOR.execute(func, plain_args, plain_kwargs)
@@ -82,12 +82,6 @@ def _is_composite(func: OpOverload) -> bool:
     """True for an op that has no kernel but its decomposition; it arrives here only below autograd."""
     own = func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CPU) or str(func._schema.name) in KERNELS
     return bool(func.has_kernel_for_dispatch_key(COMPOSITE)) and not own
-
-
-def _leaves(args: Sequence[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-    map_tensors(lambda leaf: found.append(leaf) if isinstance(leaf, torch.Tensor) else None, (tuple(args), kwargs))
-    return found
 
 
 def unwrap(leaf: Any) -> Any:

@@ -155,7 +155,7 @@ class Executor:
 
 
 def _land(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], returned: Any) -> Any:
-    """Writes what a fault returned for an in-place or ``out=`` op into the tensors that the op writes."""
+    """What a fault returned, as the op would: written into what an in-place or ``out=`` op writes, else its own."""
     names = {argument.name: position for position, argument in enumerate(func._schema.arguments)}
     written = [
         kwargs[name] if name in kwargs else args[names[name]]
@@ -163,7 +163,8 @@ def _land(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], returne
         if name in kwargs or names[name] < len(args)
     ]
     if not written or not func._schema.returns or func._schema.returns[0].alias_info is None:
-        return returned
+        inputs = [] if func.is_view or written else tensor_leaves((tuple(args), kwargs))
+        return map_tensors(lambda leaf: leaf.clone() if any(leaf is x for x in inputs) else leaf, returned)
     results = [returned] if isinstance(returned, torch.Tensor) else list(returned or ())
     for target, result in zip(written, results, strict=False):
         if isinstance(target, torch.Tensor) and isinstance(result, torch.Tensor) and result is not target:
