@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 import torch
 
-FailureKind: TypeAlias = Literal["device_error", "out_of_memory", "missing_kernel", "raised"]
+FailureKind: TypeAlias = Literal["device_error", "out_of_memory", "missing_kernel", "not_simulated", "raised"]
 
 _OUT_OF_MEMORY = re.compile(
     r"\bout of memory\b|hipErrorOutOfMemory|cudaErrorMemoryAllocation|HSA_STATUS_ERROR_OUT_OF_RESOURCES"
@@ -34,9 +34,15 @@ _MISSING_KERNEL = re.compile(
 )
 
 
+class NotSimulatedError(RuntimeError):
+    """The simulated device has no way to compute an op; this says nothing about any real device."""
+
+
 def classify(error: BaseException) -> FailureKind:
     """The kind of failure; memory is looked at first, since HIP reports it as a "HIP error: out of memory"."""
     text = str(error)
+    if isinstance(error, NotSimulatedError):
+        return "not_simulated"
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return "out_of_memory"
     if isinstance(error, RuntimeError) and _OUT_OF_MEMORY.search(text):

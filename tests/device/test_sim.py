@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from audit.device import hostmemory
+from audit.device.failure import NotSimulatedError, classify
 from audit.device.sim.backend import SimTensor
 from audit.device.sim.device import SimDevice
 from audit.schema import Copy
@@ -309,3 +310,52 @@ def test_a_torch_without_python_backends_is_told_so_with_exit_code_two() -> None
     command = [sys.executable, "-c", textwrap.dedent(script)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout == "sim-unavailable 2\n"
+
+
+def test_a_gpu_op_that_cannot_be_simulated_is_not_called_missing_on_hip(device: SimDevice) -> None:
+    x = on_sim(torch.ones(2, 3))
+    with pytest.raises(NotSimulatedError, match="cannot compute aten::batch_norm_stats") as raised:
+        aten.batch_norm_stats.default(x, 1e-5)
+    assert classify(raised.value) == "not_simulated"
+
+
+def test_fused_convolutions_of_miopen_are_convolution_and_relu(device: SimDevice) -> None:
+    x, w = torch.randn(1, 4, 6, 6), torch.randn(5, 4, 3, 3)
+    expected = F.conv2d(x, w)
+    actual = aten.miopen_convolution_relu.default(on_sim(x), on_sim(w), None, [1, 1], [0, 0], [1, 1], 1)
+    torch.testing.assert_close(device.to_host(actual), expected.relu())
+    added = aten.miopen_convolution_add_relu.default(
+        on_sim(x), on_sim(w), on_sim(expected), 2.0, None, [1, 1], [0, 0], [1, 1], 1
+    )
+    torch.testing.assert_close(device.to_host(added), (expected * 3.0).relu())
+
+
+def test_a_depthwise_convolution_by_atens_own_kernel_is_a_grouped_convolution(device: SimDevice) -> None:
+    x, w = torch.randn(1, 4, 6, 6), torch.randn(4, 1, 3, 3)
+    actual = aten._conv_depthwise2d.default(on_sim(x), on_sim(w), [3, 3], None, [1, 1], [0, 0], [1, 1])
+    torch.testing.assert_close(device.to_host(actual), F.conv2d(x, w, groups=4))
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_adamw_steps_as_on_the_cpu(fused: bool, device: SimDevice) -> None:
+    torch.manual_seed(1)
+    start = [torch.randn(4, 3), torch.randn(7)]
+    grads = [torch.randn(4, 3), torch.randn(7)]
+    moments = [[t.square() for t in grads] for _ in range(2)]
+    steps = [torch.tensor(3.0), torch.tensor(3.0)]
+    options = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.1, "eps": 1e-8}
+
+    def step(place: Any) -> list[torch.Tensor]:
+        parameters, gradients, first, second = ([place(t) for t in group] for group in (start, grads, *moments))
+        if fused:
+            state = [place(t) for t in steps]
+            aten._fused_adamw_.default(
+                parameters, gradients, first, second, [], state, **options, amsgrad=False, maximize=False
+            )
+        else:
+            aten._foreach_lerp_.Scalar(first, gradients, 0.1)
+            aten._foreach_addcdiv_.Scalar(parameters, first, aten._foreach_sqrt.default(second), -0.1)
+        return parameters
+
+    for ours, theirs in zip(step(on_sim), step(torch.clone), strict=True):
+        torch.testing.assert_close(device.to_host(ours), theirs)

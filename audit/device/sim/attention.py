@@ -96,7 +96,8 @@ def _forward(
     with Rounding():
         scores = _scores(q, k, None if bias is None else _wide(bias), p, causal, scale, int(seed))
         out = torch.matmul(scores.dropped, v).to(query.dtype)
-    return torch.empty_like(query).copy_(out), scores.logsumexp, seed
+    laid_out = torch.empty_like(query).copy_(out) if out.shape == query.shape else _by_length(out, query.dtype)
+    return laid_out, scores.logsumexp, seed
 
 
 def _backward(

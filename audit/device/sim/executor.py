@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from audit.device.sim import attention, miopen, recurrent
 from audit.device.sim.faults import Call, Fault, match
-from audit.device.sim.missing import refuse_missing
+from audit.device.sim.missing import refuse_missing, refuse_unknown
 from audit.device.sim.rounding import Rounding, healthy
 from audit.device.sim.routes import ROUTES
 from audit.schema import Copy, Kernel
@@ -140,6 +140,7 @@ class Executor:
             with Rounding():
                 result = func._op_dk(torch._C.DispatchKey.CPU, *args, **kwargs)
         else:
+            refuse_unknown(func)
             result = healthy(func, args, kwargs)
         self._note_work(func, args, kwargs, (time.perf_counter() - started) * 1e6)
         return result

@@ -30,6 +30,31 @@ def convolution_transpose(
     return healthy(aten.convolution.default, arguments, {})
 
 
+def convolution_relu(
+    self: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, stride: list[int], padding: list[int],
+    dilation: list[int], groups: int,
+) -> Any:  # fmt: skip
+    """``aten::miopen_convolution_relu``."""
+    return torch.relu(convolution(self, weight, bias, padding, stride, dilation, groups, False, False))
+
+
+def convolution_add_relu(
+    self: torch.Tensor, weight: torch.Tensor, z: torch.Tensor, alpha: float | None, bias: torch.Tensor | None,
+    stride: list[int], padding: list[int], dilation: list[int], groups: int,
+) -> Any:  # fmt: skip
+    """``aten::miopen_convolution_add_relu``: relu(convolution + alpha * z)."""
+    out = convolution(self, weight, bias, padding, stride, dilation, groups, False, False)
+    return torch.relu(out + z * (1.0 if alpha is None else alpha))
+
+
+def conv_depthwise(
+    self: torch.Tensor, weight: torch.Tensor, kernel_size: list[int], bias: torch.Tensor | None, stride: list[int],
+    padding: list[int], dilation: list[int],
+) -> Any:  # fmt: skip
+    """``aten::_conv_depthwise2d`` and ``aten::conv_depthwise3d``: ATen's own kernels, for CUDA and HIP only."""
+    return convolution(self, weight, bias, padding, stride, dilation, self.size(1), False, False)
+
+
 def batch_norm(
     input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, running_mean: torch.Tensor | None,
     running_var: torch.Tensor | None, training: bool, exponential_average_factor: float, epsilon: float,
@@ -138,6 +163,10 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "aten::miopen_convolution": convolution,
     "aten::miopen_depthwise_convolution": convolution,
     "aten::miopen_convolution_transpose": convolution_transpose,
+    "aten::miopen_convolution_relu": convolution_relu,
+    "aten::miopen_convolution_add_relu": convolution_add_relu,
+    "aten::_conv_depthwise2d": conv_depthwise,
+    "aten::conv_depthwise3d": conv_depthwise,
     "aten::miopen_batch_norm": batch_norm,
     "aten::miopen_batch_norm_backward": batch_norm_backward,
     "aten::_fused_rms_norm": rms_norm,
