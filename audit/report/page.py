@@ -81,18 +81,26 @@ def render(judgement: Judgement) -> str:
 
 
 def coverage_bars(judgement: Judgement) -> list[Bar]:
-    """One bar per denominator that the judgement has; segments in reading order, best first."""
+    """One bar per denominator that the judgement has; best first."""
     found = (coverage_of(judgement, unit) for unit in ("ops", "cases", "calls", "device_time"))
     return [
         Bar(
             _UNIT_LABELS[c.unit],
             c.total,
-            amount_text(c.unit, c.total),
+            _total_text(judgement, c),
             _segments(c.unit, _shares(c), c.total, MIN_SEGMENT_PERCENT),
         )
         for c in found
         if c
     ]
+
+
+def _total_text(judgement: Judgement, coverage: Coverage) -> str:
+    total = amount_text(coverage.unit, coverage.total)
+    if coverage.unit != "device_time":
+        return total
+    n_timed = sum(verdict.device_us is not None for verdict in judgement.verdicts)
+    return f"{total} over {n_timed:,} of {text.plural(len(judgement.verdicts), 'case')}"
 
 
 def _shares(coverage: Coverage) -> list[tuple[Status, float]]:

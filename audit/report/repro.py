@@ -163,7 +163,7 @@ def _texts(finding: Finding) -> list[str]:
     named = [finding.data.get("chosen_op"), finding.data.get("kernel")]
     texts = [name.rsplit(".", 1)[0] if name.startswith("aten::") else name for name in named if isinstance(name, str)]
     if finding.message.startswith("said: "):
-        texts.append(finding.message.removeprefix("said: ")[:60].rstrip("… "))
+        texts.append(finding.message.removeprefix("said: ").partition(" (")[0][:60].rstrip("… "))
     return texts
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import pathlib
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +12,7 @@ import pytest
 
 from audit.codec import case_key, contiguous_strides, signature_text
 from audit.rules.coverage import coverage
+from audit.rules.judge import judge
 from audit.schema import (
     EVIDENCE_BY_BACKEND,
     Backend,
@@ -36,6 +39,7 @@ from audit.schema import (
     Timing,
     Verdict,
 )
+from audit.store import read_run
 
 OPS = (
     ("aten::addmm.default", 3, "bfloat16"),
@@ -192,6 +196,15 @@ def header_for(backend: Backend, n_cases: int) -> RunHeader:
 def make_judgement() -> Callable[..., Judgement]:
     """``make_judgement(n_cases, seed, backend)``."""
     return build_judgement
+
+
+@pytest.fixture(scope="session")
+def llama_judgement(tmp_path_factory: pytest.TempPathFactory) -> Judgement:
+    """A real run, judged by today's rules: a Llama training step on ``sim`` with the faults of ``runs/faults.py``."""
+    file = tmp_path_factory.mktemp("llama") / "run.jsonl"
+    packed = pathlib.Path(__file__).with_name("runs") / "llama.jsonl.gz"
+    file.write_bytes(gzip.decompress(packed.read_bytes()))
+    return judge(read_run(file))
 
 
 HOSTILE_NAMES = (

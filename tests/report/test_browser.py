@@ -14,6 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from audit.report.page import render
+from audit.report.rows import case_rows, op_rows
 from audit.schema import Judgement
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium drives the browser")
@@ -57,6 +58,12 @@ def browser() -> Iterator[Browser]:
 def page(make_judgement: Callable[..., Judgement], tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address of a report with 60 cases, 24 of them with findings."""
     return save(render(make_judgement(60)), tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def llama_page(llama_judgement: Judgement, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of the report of a real run with findings of most kinds."""
+    return save(render(llama_judgement), tmp_path_factory.mktemp("llama_page") / "report.html")
 
 
 def save(content: str, path: Path) -> str:
@@ -292,16 +299,41 @@ def test_without_javascript_every_case_is_there_to_read(browser: Browser, page: 
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-@pytest.mark.parametrize("kind", ["plain", "hostile"])
-def test_nothing_is_logged_and_no_request_leaves(
-    browser: Browser, page: str, hostile_judgement: Judgement, tmp_path: Path, kind: str
+def test_the_report_of_a_real_run_sorts_filters_opens_and_prints(
+    browser: Browser, llama_page: str, llama_judgement: Judgement, tmp_path: Path
 ) -> None:
-    address = page if kind == "plain" else save(render(hostile_judgement), tmp_path / "hostile.html")
+    rows = case_rows(llama_judgement)
+    visit(browser, llama_page)
+    before = ops(browser)
+    assert before == [op.op for op in op_rows(rows)]
+    assert shown_cases(browser) == [case.status for op in op_rows(rows) for case in op.cases]
+    press(browser, '[data-sort="calls"]')
+    calls = {op.op: op.n_calls for op in op_rows(rows)}
+    assert [calls[op] for op in ops(browser)] == sorted(calls.values(), reverse=True)
+    browser.execute_script('document.querySelector("[name=status][value=divergent]").click()')
+    until(lambda: set(shown_cases(browser)) == {"divergent"})
+    wrong = [row for row in rows if row.status == "divergent"]
+    assert len(shown_cases(browser)) == len(wrong) >= 5
+    assert set(ops(browser)) == {row.verdict.op for row in wrong}
+    visit(browser, f"{llama_page}#case-{wrong[0].anchor}")
+    case = browser.find_element("id", f"case-{wrong[0].anchor}")
+    until(case.is_displayed)
+    assert wrong[0].findings[0].message in case.text
+    assert "transformers/models/llama/modeling_llama.py" in case.text
+    assert print_pages(browser, tmp_path) > 40
+
+
+@pytest.mark.parametrize("kind", ["made", "hostile", "real"])
+def test_nothing_is_logged_and_no_request_leaves(
+    browser: Browser, page: str, llama_page: str, hostile_judgement: Judgement, tmp_path: Path, kind: str
+) -> None:
+    hostile = save(render(hostile_judgement), tmp_path / "hostile.html")
+    address = {"made": page, "hostile": hostile, "real": llama_page}[kind]
     drain(browser)
     visit(browser, address)
     press(browser, "#expand")
     type_into(browser, "q", "a")
-    until(lambda: len(shown_cases(browser)) <= 60)
+    until(lambda: "q=a" in browser.current_url)
     press(browser, '[data-sort="ratio"]')
     print_pages(browser, tmp_path)
     logged, requests = drain(browser)

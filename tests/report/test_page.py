@@ -60,6 +60,12 @@ def test_500_cases_with_findings_stay_far_below_3_mb(make_judgement: Callable[..
     assert size < 1_500_000
 
 
+def test_the_page_of_a_real_run_has_every_verdict_and_stays_below_1_mb(llama_judgement: Judgement) -> None:
+    page = render(llama_judgement)
+    assert page.count('<details class="case') == len(llama_judgement.verdicts) == 274
+    assert len(page.encode()) < 1_000_000
+
+
 def test_500_cases_that_all_talk_without_end_stay_below_3_mb_and_say_what_is_left_out(
     make_judgement: Callable[..., Judgement],
 ) -> None:

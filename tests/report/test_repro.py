@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,40 @@ def test_a_broken_kernel_gives_exit_code_1(
     options = {"SUP102": (), "SUP103": ("--timeout", "12")}.get(code, ("--attempt",))
     done = run(script, tmp_path, *options, sabotage=SABOTAGED_MM.format(fault=fault))
     assert done.returncode == 1, done.stdout + done.stderr
+
+
+SDPA = case_of("aten::scaled_dot_product_attention.default", *(spec(1, 2, 8, 4, storage=i) for i in range(3)))
+
+
+@pytest.mark.parametrize(
+    ("chosen_op", "exit_code"),
+    [
+        ("aten::_scaled_dot_product_flash_attention_for_cpu.default", 1),
+        ("aten::_scaled_dot_product_attention_math.default", 0),
+    ],
+)
+def test_a_fallback_recurs_where_the_op_that_told_of_it_runs_again(
+    chosen_op: str, exit_code: int, header: RunHeader, tmp_path: Path
+) -> None:
+    script = repro_script(SDPA, verdict_of(SDPA, "FBK302", chosen_op=chosen_op), header)
+    assert run(script, tmp_path, "--attempt").returncode == exit_code
+
+
+def test_a_fallback_recurs_where_its_message_comes_again(header: RunHeader, tmp_path: Path) -> None:
+    verdict = verdict_of(MM, "FBK304")
+    said = replace(verdict.findings[0], message="said: no fused kernel for this shape (falls back)")
+    script = repro_script(MM, replace(verdict, findings=(said,)), header)
+    fault = "os.write(2, b'Warning: no fused kernel for this shape, using math\\n')"
+    assert run(script, tmp_path, "--attempt").returncode == 0
+    assert run(script, tmp_path, "--attempt", sabotage=SABOTAGED_MM.format(fault=fault)).returncode == 1
+
+
+def test_slowness_recurs_where_the_device_is_again_slower_than_the_cpu(header: RunHeader, tmp_path: Path) -> None:
+    script = repro_script(MM, verdict_of(MM, "SPD401"), header)
+    slow_device = "time.sleep(0.01 if len(calls) < 50 else 0)"  # the device is timed first, in some 50 calls
+    slow_cpu = "time.sleep(0.01 if len(calls) > 60 else 0)"
+    assert run(script, tmp_path, "--attempt", sabotage=SABOTAGED_MM.format(fault=slow_device)).returncode == 1
+    assert run(script, tmp_path, "--attempt", sabotage=SABOTAGED_MM.format(fault=slow_cpu)).returncode == 0
 
 
 def test_a_wrong_gradient_of_a_composite_gives_exit_code_1(header: RunHeader, tmp_path: Path) -> None:
