@@ -207,12 +207,10 @@ def _answer(message: Message) -> Answer:
     return Answer(decode(Outcome, message["outcome"]), message["canary"], tuple(message["notes"]), message)
 
 
-#: What the HSA runtime and the HIP driver print before they abort a process.
-_DEVICE_TEXTS = ("Memory access fault", "HSA_STATUS_", "HIP error", "hipError", "GPU Hang", "GPU core dump")
-
-
 def crash_outcome(exit_: Exit, stderr: str) -> Outcome:
     """How a process that died over a case counts: killed for memory, taken down by its device, or crashed."""
+    from audit.device.failure import stderr_shows_device_error  # with torch, which an auditor may not have loaded yet
+
     if exit_.oom_killed:
         return Outcome("out_of_memory", message="the kernel killed the process for want of memory", signal=exit_.signal)
     return Outcome(
@@ -220,7 +218,7 @@ def crash_outcome(exit_: Exit, stderr: str) -> Outcome:
         signal=exit_.signal,
         exit_code=exit_.exit_code,
         stderr=stderr,
-        device_error=any(text in stderr for text in _DEVICE_TEXTS),
+        device_error=stderr_shows_device_error(stderr),
     )
 
 

@@ -86,10 +86,10 @@ class DeviceSide:
         found, evidence = Found(), Evidence()
         for detector in self._detectors:
             detector.begin(self._device)
-        outcome = attempt(lambda: self._runs(case, job, say, found)) or Outcome("ok")
+        outcome = attempt(lambda: self._runs(case, job, say, found))
         if outcome.kind == "out_of_memory":  # perhaps for what earlier cases left in the allocator's cache
             self._free_memory()
-            outcome = attempt(lambda: self._runs(case, job, say, found)) or Outcome("ok")
+            outcome = attempt(lambda: self._runs(case, job, say, found))
         if outcome.kind == "ok":
             outcome = self._beside(case, job, say, found) or outcome
         for detector in self._detectors:
@@ -115,7 +115,7 @@ class DeviceSide:
 
     # --- the compared runs -----------------------------------------------------------------------------------------
 
-    def _runs(self, case: Case, job: dict[str, Any], say: Say, found: Found) -> None:
+    def _runs(self, case: Case, job: dict[str, Any], say: Say, found: Found) -> Outcome:
         """Two runs with fresh inputs over differently filled memory; the first one's outputs are kept."""
         say("first call")
         self._device.begin_case(case.op, case.phase)
@@ -129,6 +129,7 @@ class DeviceSide:
             written = standard.must_be_written(name) and not mutated
             other = second.get(name, tensor.new_empty(0))
             found.facts[name] = memory_facts(tensor, other, self._fills, written, repeats)
+        return Outcome("ok")
 
     def _run(self, case: Case, job: dict[str, Any], fill: int, found: Found) -> dict[str, torch.Tensor]:
         """One run; host copies of what it gave, by name."""

@@ -27,7 +27,7 @@ EXACT = frozenset(
     reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d
     slice_backward select_backward diagonal_backward _foreach_copy_ _foreach_zero_ _foreach_neg _foreach_neg_
     _foreach_abs _foreach_abs_ kthvalue median nanmedian mode cummax cummin upsample_nearest1d upsample_nearest2d
-    upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d bincount unique_consecutive _unique2
+    upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d unique_consecutive _unique2
     unique_dim scatter scatter_ index_copy index_copy_ view_as_real view_as_complex
     """.split()
 )

@@ -13,6 +13,10 @@ from audit.replay.spool import on_storage
 from audit.replay.synthesis import generator
 from audit.schema import Arg, Case, Named, TensorSpec
 
+#: Ops whose ``eps`` defaults to that of the type they compute in: float32 for narrower inputs (seen in torch 2.13).
+_EPS_BY_DTYPE = ("rms_norm", "_fused_rms_norm")
+_SINGLE_EPS = torch.finfo(torch.float32).eps
+
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:
     """float64 for floats, complex128 for complex numbers, anything else as it is."""
@@ -28,8 +32,25 @@ def widened(case: Case) -> Case:
     except AttributeError:
         names = []
     args = tuple(_widened(names[i] if i < len(names) else "", arg) for i, arg in enumerate(case.args))
-    kwargs = tuple((name, _widened(name, arg)) for name, arg in case.kwargs)
-    return dataclasses.replace(case, args=args, kwargs=kwargs)
+    kwargs = {name: _widened(name, arg) for name, arg in case.kwargs}
+    if case.op.split("::")[-1].split(".")[0] in _EPS_BY_DTYPE and _is_single_precision(case.args[0]):
+        args, kwargs = _with_eps(names, args, kwargs)
+    return dataclasses.replace(case, args=args, kwargs=tuple(kwargs.items()))
+
+
+def _is_single_precision(arg: Arg) -> bool:
+    return isinstance(arg, TensorSpec) and arg.dtype != "float64"
+
+
+def _with_eps(
+    names: list[str], args: tuple[Arg, ...], kwargs: dict[str, Arg]
+) -> tuple[tuple[Arg, ...], dict[str, Arg]]:
+    """Writes the default ``eps`` out, which would be another one in double precision."""
+    place = names.index("eps")
+    if place < len(args):
+        given = args[place] if args[place] is not None else _SINGLE_EPS
+        return (*args[:place], given, *args[place + 1 :]), kwargs
+    return args, {**kwargs, "eps": kwargs.get("eps") or _SINGLE_EPS}
 
 
 def _widened(name: str, arg: Arg) -> Arg:
