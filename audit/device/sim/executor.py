@@ -12,9 +12,10 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_leaves, tree_map
 
+from audit.device.failure import NotSimulatedError
 from audit.device.sim import attention, miopen, recurrent
 from audit.device.sim.faults import Call, Fault, match
-from audit.device.sim.missing import refuse_missing, refuse_unknown
+from audit.device.sim.missing import refuse_missing
 from audit.device.sim.rounding import Rounding, healthy
 from audit.device.sim.routes import ROUTES
 from audit.schema import Copy, Kernel
@@ -140,8 +141,7 @@ class Executor:
             with Rounding():
                 result = func._op_dk(torch._C.DispatchKey.CPU, *args, **kwargs)
         else:
-            refuse_unknown(func)
-            result = healthy(func, args, kwargs)
+            result = _on_cpu(func, args, kwargs)
         self._note_work(func, args, kwargs, (time.perf_counter() - started) * 1e6)
         return result
 
@@ -153,6 +153,16 @@ class Executor:
             self.log.copies.append(Copy("DtoH", int(args[0].element_size())))
         elif not (func.is_view or name in _NO_KERNEL):
             self.log.kernels.append(Kernel(f"sim::{name.split('::')[-1]}", us))
+
+
+def _on_cpu(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The healthy result by the CPU's kernel. That the CPU has none for an op or dtype is no statement about HIP."""
+    try:
+        return healthy(func, args, kwargs)
+    except NotImplementedError as error:
+        reason = str(error).partition(". ")[0].partition("\n")[0]
+        message = f"the simulated device cannot compute {qualified(func)}, a HIP device may: {reason}"
+        raise NotSimulatedError(message) from error
 
 
 def _land(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], returned: Any) -> Any:

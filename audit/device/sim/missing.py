@@ -9,8 +9,6 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_leaves
 
-from audit.device.failure import NotSimulatedError
-
 #: Ops with a CPU kernel and no CUDA (so no HIP) kernel and no composite, from torchgen's native_functions.yaml of
 #: torch 2.13.0; overloads fold into their name.
 CPU_ONLY = frozenset({
@@ -53,17 +51,6 @@ def refuse_missing(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
         if tensors and tensors[0].dtype in _SCALAR_NAMES:
             name = _SCALAR_NAMES[tensors[0].dtype]
             raise NotImplementedError(f"\"{_BLAS_NAMES[base]}\" not implemented for '{name}'")
-
-
-def refuse_unknown(func: OpOverload) -> None:
-    """Raises NotSimulatedError for a GPU op that the CPU has no kernel for and the simulated device no substitute."""
-    keys = torch._C.DispatchKey
-    known = (keys.CPU, keys.CompositeImplicitAutograd, keys.CompositeExplicitAutograd, keys.PrivateUse1)
-    if func.namespace == "aten" and not any(func.has_kernel_for_dispatch_key(key) for key in known):
-        name = f"{func._schema.name}.{func._overloadname}"
-        raise NotSimulatedError(
-            f"the simulated device cannot compute {name}; a HIP device may well have a kernel for it"
-        )
 
 
 def could_not_run(func: OpOverload) -> str:
