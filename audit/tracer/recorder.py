@@ -353,6 +353,8 @@ def _unauditable(name: str) -> str:
         return "vendor's packing of weights: moves memory, and belongs to the RNN call that follows"
     if name.startswith(_COLLECTIVES):
         return "collective: needs the other ranks"
+    if not name.startswith("aten::"):
+        return "not an aten op: it exists where its library was loaded, and has no reference"
     return ""
 
 

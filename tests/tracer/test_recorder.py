@@ -232,3 +232,12 @@ def test_a_composite_takes_the_path_that_it_takes_without_a_tracer() -> None:
     recorder.stop()
     assert "CtcLossBackward0" in untraced
     assert traced == untraced
+
+
+def test_a_custom_op_is_named_and_runs() -> None:
+    with torch.library._scoped_library("audit_test", "FRAGMENT") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x * 2, "CompositeExplicitAutograd")
+        trace = record(lambda: torch.ops.audit_test.twice(torch.ones(2)))
+    assert [item.what for item in trace.not_audited] == ["audit_test::twice.default"]
+    assert "not an aten op" in trace.not_audited[0].reason
