@@ -1,19 +1,19 @@
 """One op under torch.profiler: the ops inside, the kernels that ran, the copies between host and device.
 
-The profiler names ops without overload and sees everything, also what ATen calls inside a kernel; a dispatch mode knows
-overloads and sees only what passes the dispatcher's Python key. Both together give the chosen ops.
+The profiler sees everything, also what ATen calls inside a kernel, and changes nothing. A dispatch mode beside it would
+change the path itself: composites ask whether one is there (``areAnyTensorSubclassLike``).
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
-from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from audit.schema import Copy, Kernel, Path
 
@@ -24,20 +24,6 @@ _COPY = re.compile(r"Memcpy (DtoH|HtoD)|MEMORY_COPY_(DEVICE_TO_HOST|HOST_TO_DEVI
 _ROCM_DIRECTIONS = {"DEVICE_TO_HOST": "DtoH", "HOST_TO_DEVICE": "HtoD"}
 #: Device work that is neither a kernel of an op nor a copy between host and device.
 _NO_KERNEL = re.compile(r"(Memcpy|Memset|MEMORY_COPY|__amd_rocclr_|(Context|Stream|Event) (Sync|Wait))", re.IGNORECASE)
-
-
-class OpRecorder(TorchDispatchMode):
-    """Names the ops that pass by, with overload, and changes nothing."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ops: list[str] = []
-
-    def __torch_dispatch__(
-        self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        self.ops.append(f"{func._schema.name}.{func._overloadname}")
-        return func(*args, **(kwargs or {}))
 
 
 class Profiler:
@@ -56,20 +42,21 @@ class Profiler:
         _, path = self.observe(lambda: torch.mm(a, a))
         self._complete = bool(path.kernels) and "aten::mm.default" in path.chosen_ops
 
-    def observe(self, call: Callable[[], T]) -> tuple[T, Path]:
-        """Runs ``call`` once between synchronisations. Without a working profiler the path is not observed."""
+    def observe(self, call: Callable[[], T], within: str = "") -> tuple[T, Path]:
+        """Runs ``call`` once between synchronisations. Without a working profiler the path is not observed.
+
+        ``within`` names an op (``aten::mm``): only what ran inside its calls is told, where ``call`` does more.
+        """
         self._synchronize()
-        recorder = OpRecorder()
         profiler = self._start()
         try:
-            with recorder:
-                result = call()
+            result = call()
             self._synchronize()
         finally:
             events = self._stop(profiler)
         if events is None:
-            return result, Path(False, False, tuple(dict.fromkeys(recorder.ops)))
-        ops = chosen_ops(recorder.ops, [_op_name(event) for event in events if not on_device(event)])
+            return result, Path(False, False)
+        ops = chosen_ops(_op_name(event) for event in inside(events, within) if not on_device(event))
         return result, Path(True, self._complete, ops, kernels_of(events), copies_of(events))
 
     @staticmethod
@@ -78,9 +65,10 @@ class Profiler:
         options: dict[str, Any] = {"activities": [activities.CPU, activities.CUDA]}
         if (config := _config()) is not None:
             options["experimental_config"] = config
-        profiler = torch.profiler.profile(**options)
         try:
-            profiler.start()
+            with _quietly():
+                profiler = torch.profiler.profile(**options)
+                profiler.start()
         except (RuntimeError, AttributeError):
             return None
         return profiler
@@ -90,10 +78,19 @@ class Profiler:
         if profiler is None:
             return None
         try:
-            profiler.stop()
+            with _quietly():
+                profiler.stop()
             return list(profiler.profiler.kineto_results.events())
         except (RuntimeError, AttributeError):
             return None
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """The profiler warns about itself; the case's warnings are to be the op's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _config() -> Any:
@@ -115,16 +112,20 @@ def _op_name(event: Any) -> str:
     return f"{name}.{overload}" if overload else str(name)
 
 
-def chosen_ops(dispatched: Iterable[str], profiled: Iterable[str]) -> tuple[str, ...]:
-    """Qualified ops in order: those dispatched, then those that only the profiler saw.
+def inside(events: Sequence[Any], op: str) -> Sequence[Any]:
+    """The events that began during a call of ``op``; all of them where it is empty or no such call was seen."""
+    spans = [(event.start_ns(), event.end_ns()) for event in events if op and event.name() == op]
+    if not spans:
+        return events
+    return [event for event in events if any(start <= event.start_ns() <= end for start, end in spans)]
 
-    A profiled op without an overload is the one overload that it has, or its default.
-    """
-    ops = list(dict.fromkeys(dispatched))
-    bases = {op.split(".")[0] for op in ops}
+
+def chosen_ops(profiled: Iterable[str]) -> tuple[str, ...]:
+    """Qualified ops in order of their first call. One without an overload is the one that it has, or its default."""
+    ops: list[str] = []
     for name in dict.fromkeys(profiled):
         base, _, overload = name.partition(".")
-        if re.fullmatch(r"\w+::\w+", base) and base not in bases:
+        if re.fullmatch(r"\w+::\w+", base):
             ops.append(f"{base}.{overload or _sole_overload(base)}")
     return tuple(dict.fromkeys(ops))
 
