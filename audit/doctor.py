@@ -50,7 +50,7 @@ def doctor(*, selftest: bool = False, device: str = "auto", output: Path | None 
         console.print("\nfaults planted in the simulated device:")
         found = find_planted_faults()
         _print_found(console, found)
-        gemm = None if name == "none" else look_for_gemm(name)
+        gemm = look_for_gemm(name) if name in ("hip", "cuda") else None
         _print_gemm(console, gemm)
     if file is not None:
         _write(file, document(environment, checks, found, gemm))
@@ -123,7 +123,7 @@ def _print_found(console: Console, found: Sequence[Found]) -> None:
 def _print_gemm(console: Console, gemm: GemmSeen | None) -> None:
     console.print("\na matrix product on the real device:")
     if gemm is None:
-        console.print("not run: there is no GPU here")
+        console.print("not run: there is no GPU here, or none was asked for")
         return
     if gemm.problem:
         console.print(_MARKS["failed"], end="")
