@@ -70,6 +70,7 @@ class GpuDevice:
         self._properties: Any = torch.cuda.get_device_properties(self._device)
         self._profiler: Profiler | None = None
         self._flush: torch.Tensor | None = None
+        self._within = ""
 
     @property
     def torch_device(self) -> torch.device:
@@ -110,7 +111,7 @@ class GpuDevice:
         if self._profiler is None:
             self._profiler = Profiler(self.synchronize)
             self._profiler.test_itself(self._device)
-        return self._profiler.observe(call)
+        return self._profiler.observe(call, self._within)
 
     def time(self, call: Callable[[], object], budget_s: float) -> Timing:
         """Device time between events around single runs, each with a cold L2 cache."""
@@ -137,6 +138,8 @@ class GpuDevice:
 
     def begin_case(self, op: str, phase: str) -> None:
         """Starts the count of ``peak_bytes`` anew."""
+        # A backward case runs inside an autograd node of the replay's own, whose ops are not the case's.
+        self._within = op.split(".")[0] if phase == "backward" else ""
         torch.cuda.reset_peak_memory_stats(self._device)
 
     def peak_bytes(self) -> int | None:

@@ -244,7 +244,8 @@ def test_without_a_gpu_the_profiler_fails_its_self_test_and_says_incomplete() ->
     profiler.test_itself(torch.device("cpu"))
     result, path = profiler.observe(lambda: torch.ones(2, 2) @ torch.ones(2, 2))
     assert result.tolist() == [[2.0, 2.0], [2.0, 2.0]]
-    assert path.chosen_ops[:2] == ("aten::ones.default", "aten::mm.default")
+    assert path.chosen_ops[0] == "aten::ones.default"
+    assert "aten::mm.default" in path.chosen_ops
     assert path.kernels == ()
     assert not path.complete
 
