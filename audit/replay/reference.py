@@ -47,6 +47,8 @@ from audit.schema import Case, Comparison, Outcome, TensorFact, TensorSpec, Timi
 PERTURB_LIMIT_S = 2.0
 #: The CPU is timed again as long as this lasts; longer ops count with their one run.
 RETIME_LIMIT_S = 0.005
+#: Cases with less to read run on one thread: waking others takes longer, and they spin beside the device process.
+PARALLEL_BYTES = 1 << 20
 _CPU = torch.device("cpu")
 
 
@@ -74,12 +76,13 @@ class CpuRun:
 
 
 class Reference:
-    """Prepares cases and compares their outputs. ``folder`` receives the spooled inputs."""
+    """Prepares cases and compares their outputs. ``folder`` receives the spooled inputs; ``n_threads`` None: all cores."""
 
-    def __init__(self, values: Path | None, folder: Path, seed: int) -> None:
+    def __init__(self, values: Path | None, folder: Path, seed: int, n_threads: int | None = None) -> None:
         self._stored = ValueFile(values)
         self._folder = folder
         self._seed = seed
+        self._n_threads = n_threads or torch.get_num_threads()
         self._prepared: dict[str, Prepared] = {}
 
     def prepare(self, case: Case) -> dict[str, Any]:
@@ -100,6 +103,8 @@ class Reference:
     def _prepare(self, case: Case) -> Prepared:
         try:
             contents = materialise(case, self._stored, self._seed)
+            small = sum(content.numel() for content in contents.values()) < PARALLEL_BYTES
+            torch.set_num_threads(1 if small else self._n_threads)
         except InputError as error:
             message = f"the recorded inputs cannot be rebuilt: {error}"
             return Prepared(case, Outcome("not_run", error_type="InputError", message=message), device_may_run=False)

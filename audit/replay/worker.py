@@ -86,16 +86,13 @@ def _answer(handler: Handler, message: Message) -> Message:
 
 
 def _reference_handlers(setup: Message, channel: Channel) -> tuple[dict[str, Handler], Message]:
-    import torch
-
     from audit.replay.reference import Reference
 
-    if setup["n_threads"] is not None:
-        torch.set_num_threads(setup["n_threads"])
     if setup["memory_bytes"] is not None:
         resource.setrlimit(resource.RLIMIT_AS, (setup["memory_bytes"], setup["memory_bytes"]))
     folder = Path(setup["folder"])
-    reference = Reference(None if setup["values"] is None else Path(setup["values"]), folder, setup["seed"])
+    values = None if setup["values"] is None else Path(setup["values"])
+    reference = Reference(values, folder, setup["seed"], setup["n_threads"])
 
     def prepare(message: Message) -> Message:
         return reference.prepare(decode(Case, message["case"]))
