@@ -296,10 +296,17 @@ def test_layer_norm_of_bf16_has_a_backward(device: SimDevice) -> None:
         torch.testing.assert_close(device.to_host(ours), theirs, rtol=0.05, atol=0.2)
 
 
-def test_a_torch_without_python_backends_is_told_so_with_exit_code_two() -> None:
+@pytest.mark.parametrize(
+    "remove",
+    [
+        "import torch.utils.backend_registration as r; del r._setup_privateuseone_for_python_backend",
+        "import torch; del torch._C._current_autograd_node",
+        "import torch; torch.utils.rename_privateuse1_backend('npu')",
+    ],
+)
+def test_a_torch_that_cannot_simulate_says_so_with_exit_code_two(remove: str) -> None:
     script = """
-        import torch.utils.backend_registration as registration
-        del registration._setup_privateuseone_for_python_backend
+        REMOVE
         from audit.device.registry import open_device
         from audit.errors import UsageError
         try:
@@ -307,7 +314,7 @@ def test_a_torch_without_python_backends_is_told_so_with_exit_code_two() -> None
         except UsageError as error:
             print(error.slug, error.exit_code)
     """
-    command = [sys.executable, "-c", textwrap.dedent(script)]
+    command = [sys.executable, "-c", textwrap.dedent(script).replace("REMOVE", remove)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout == "sim-unavailable 2\n"
 

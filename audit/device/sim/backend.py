@@ -157,27 +157,46 @@ def _copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = 
     return copied
 
 
+#: What of torch._C the simulated device leans on; none of it is public.
+_PRIVATE_NAMES = (
+    "_current_autograd_node",
+    "_dispatch_get_all_op_names",
+    "_get_mkldnn_enabled",
+    "_set_mkldnn_enabled",
+    "_SetExcludeDispatchKeyGuard",
+)
+
 _LIBRARY: list[torch.library.Library] = []
 
 
 def register() -> None:
-    """Makes ``sim`` a device of this process; once only. Raises UsageError where this torch cannot."""
+    """Makes ``sim`` a device of this process; once only. Raises UsageError (``sim-unavailable``) where it cannot."""
     if _LIBRARY:
         return
+    missing = [name for name in _PRIVATE_NAMES if not hasattr(torch._C, name)]
+    if missing:
+        raise _unavailable(f"has no torch._C.{missing[0]}")
     try:
         from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
     except ImportError as error:
-        message = (
-            f"torch {torch.__version__} has no Python backend registration, which the simulated device needs; "
-            "use torch 2.10 or newer, or another --device"
-        )
-        raise UsageError(message, "sim-unavailable") from error
+        raise _unavailable("cannot register a backend in Python") from error
     from audit.device.sim import composites
 
-    _setup_privateuseone_for_python_backend("sim", backend_module=_backend_module())
+    try:
+        _setup_privateuseone_for_python_backend("sim", backend_module=_backend_module())
+    except RuntimeError as error:  # another package, such as one for NPUs, has taken the one private key
+        raise _unavailable(f"refuses: {str(error).partition(chr(10))[0]}") from error
     library = torch.library.Library("aten", "IMPL")
     for func in [*_factories(), torch.ops.aten._fused_rms_norm.default]:
         library.impl(func.name().removeprefix("aten::"), _kernel(func), "PrivateUse1")
     library.impl("_copy_from", _copy_from, "PrivateUse1")
     composites.register(library)
     _LIBRARY.append(library)
+
+
+def _unavailable(reason: str) -> UsageError:
+    message = (
+        f"the simulated device needs parts of PyTorch that are not public, and torch {torch.__version__} {reason}; "
+        "use torch 2.13, which it is tested with, or another --device"
+    )
+    return UsageError(message, "sim-unavailable")
