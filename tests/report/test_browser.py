@@ -249,6 +249,10 @@ def test_on_a_phone_nothing_is_wider_than_the_screen(opened: Browser) -> None:
     try:
         press(opened, "#expand")
         assert opened.execute_script("return document.documentElement.scrollWidth") <= 390
+        script = "return [...document.querySelectorAll('.case')].map((c) => c.getBoundingClientRect().right)"
+        assert max(opened.execute_script(script)) <= 390
+        names = "return [...document.querySelectorAll('.opname')].map((n) => n.getBoundingClientRect().width)"
+        assert min(opened.execute_script(names)) > 90
     finally:
         opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
@@ -260,6 +264,8 @@ def test_the_print_holds_every_case_open_and_no_controls(opened: Browser, tmp_pa
     try:
         assert not opened.find_element("id", "filters").is_displayed()
         assert opened.find_element("css selector", ".banner").is_displayed()
+        opened.set_window_size(650, 900)  # about an A4 sheet: no column may be left out for want of room
+        assert all(head.is_displayed() for head in opened.find_elements("css selector", "#ops > thead th"))
         opened.execute_script("dispatchEvent(new Event('beforeprint'))")
         script = (
             "return [...document.querySelectorAll('.case .inside')].filter((e) => e.getClientRects().length).length"
@@ -269,6 +275,7 @@ def test_the_print_holds_every_case_open_and_no_controls(opened: Browser, tmp_pa
         assert opened.execute_script("return document.querySelectorAll('.case[open]').length") == 0
     finally:
         opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+        opened.set_window_size(1300, 1000)
 
 
 def test_the_print_of_a_filtered_page_holds_what_is_shown_and_says_so(opened: Browser, tmp_path: Path) -> None:

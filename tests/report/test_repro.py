@@ -219,7 +219,9 @@ def test_invalid_input_gives_exit_code_2_and_leaves_the_device_alone(header: Run
 
 def test_an_operator_nobody_registered_gives_exit_code_2(header: RunHeader, tmp_path: Path) -> None:
     case = case_of("mylib::thing.default", spec(2))
-    assert run(repro_script(case, verdict_of(case, "SUP101"), header), tmp_path).returncode == 2
+    done = run(repro_script(case, verdict_of(case, "SUP101"), header), tmp_path, "--attempt")
+    assert done.returncode == 2
+    assert "knows no operator mylib::thing.default" in done.stdout
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here, so the script can tell")
