@@ -37,6 +37,8 @@ def main(arguments: list[str]) -> int:
     except AuditError as error:
         print(f"rocm-audit: {error}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        return 3  # the auditor got it too, and says so
     return 0
 
 

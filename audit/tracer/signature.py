@@ -64,6 +64,8 @@ class Folding:
     def _tensor(self, tensor: torch.Tensor) -> Folded:
         if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
             raise NotReplayable(f"{_NOT_STRIDED} tensor ({_form(tensor)})")
+        if tensor.is_meta:
+            raise NotReplayable("meta tensor: it has no values and runs no kernel")
         storage = tensor.untyped_storage()
         number = self._storages.setdefault(storage._cdata, len(self.tensors))
         self.tensors.append(tensor)

@@ -150,6 +150,11 @@ def test_a_sparse_argument_is_counted_and_named_not_dropped() -> None:
     assert trace.n_recorded == sum(c.n_calls for c in trace.cases) + sum(i.n_calls for i in trace.not_audited)
 
 
+def test_a_meta_tensor_is_named() -> None:
+    trace = record(lambda: torch.ones(3, device="meta").sin())
+    assert "meta tensor: it has no values and runs no kernel" in {item.reason for item in trace.not_audited}
+
+
 def test_a_wrapper_subclass_runs_first_and_its_inner_ops_are_recorded() -> None:
     class Doubled(torch.Tensor):
         inner: torch.Tensor
