@@ -366,3 +366,32 @@ def test_adamw_steps_as_on_the_cpu(fused: bool, device: SimDevice) -> None:
 
     for ours, theirs in zip(step(on_sim), step(torch.clone), strict=True):
         torch.testing.assert_close(device.to_host(ours), theirs)
+
+
+def _lstm_with_dropout(x: torch.Tensor) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(3)
+    shapes = [(20, 6), (20, 5), (20,), (20,), (20, 5), (20, 5), (20,), (20,)]
+    weights = [on_sim(torch.randn(*shape, generator=generator)) for shape in shapes]
+    h = on_sim(torch.zeros(2, 2, 5))
+    return torch.lstm(x, [h, h], weights, True, 2, 0.5, True, False, False)[0]
+
+
+def _attention_with_dropout(x: torch.Tensor) -> torch.Tensor:
+    return F.scaled_dot_product_attention(x[None], x[None], x[None], dropout_p=0.5)
+
+
+@pytest.mark.parametrize("function", [_lstm_with_dropout, _attention_with_dropout])
+def test_the_backward_of_a_fused_op_uses_the_dropout_mask_of_its_forward(function: Any, device: SimDevice) -> None:
+    torch.manual_seed(0)
+    x, direction, step = torch.randn(4, 2, 6), torch.randn(4, 2, 6), 1e-2
+
+    def total(at: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(11)
+        return function(at).square().sum()
+
+    leaf = on_sim(x).requires_grad_()
+    (grad,) = torch.autograd.grad(total(leaf), leaf)
+    ahead, behind = (float(device.to_host(total(on_sim(x + s * step * direction)))) for s in (1, -1))
+    assert float((device.to_host(grad) * direction).sum()) == pytest.approx(
+        (ahead - behind) / (2 * step), rel=0.05, abs=0.02
+    )

@@ -35,6 +35,8 @@ def _run(
     layer = getattr(torch._VF, name)
     options = (stride == 4, num_layers, dropout, train, bidirectional)
     with ExitStack() as stack:
+        # Below autograd dropout is another op and draws another mask than the one that backward will recompute.
+        stack.enter_context(recording_gradients())
         if dropout and train:
             stack.enter_context(torch.random.fork_rng(devices=()))
             torch.manual_seed(seed)
