@@ -11,12 +11,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from audit.replay.wire import Channel, ChannelClosed, Message
+from audit.replay.wire import Channel, ChannelClosed, DeadlinePassed, Message
 
 #: How long a killed process may take to disappear before it is given up (a process stuck in a driver never does).
 KILL_LIMIT_S = 10.0
 #: How much of a dead child's stderr is kept.
 STDERR_TAIL_BYTES = 8192
+#: A child's stderr file is emptied when it grows beyond this during one case.
+STDERR_LIMIT_BYTES = 16 << 20
+_WATCH_INTERVAL_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,25 @@ class Child:
 
     def receive(self, limit_s: float) -> Message:
         """The next message within ``limit_s`` seconds. Raises ChannelClosed or DeadlinePassed."""
-        return self._open_channel().receive(time.monotonic() + limit_s)
+        deadline = time.monotonic() + limit_s
+        while True:
+            now = time.monotonic()
+            try:
+                return self._open_channel().receive(min(deadline, now + _WATCH_INTERVAL_S))
+            except DeadlinePassed:
+                if now >= deadline:
+                    raise
+            self._bound_stderr()
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def _bound_stderr(self) -> None:
+        """An op that writes without end must not fill the disk; the child appends, so it goes on at the start."""
+        with contextlib.suppress(OSError):
+            if self.stderr_path.stat().st_size > STDERR_LIMIT_BYTES:
+                os.truncate(self.stderr_path, 0)
 
     def _open_channel(self) -> Channel:
         if self._channel is None:

@@ -128,7 +128,7 @@ class DeviceChild:
 
     def _ready_child(self) -> Child:
         if self._child is None:
-            self._child = self._spare or self._spawn()
+            self._child = self._spare if self._spare is not None and self._spare.alive else self._spawn()
             self._spare = self._spawn()  # failures come in groups, and a start takes seconds
             self._send_setup(self._child)
         if not self._ready:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -12,7 +11,7 @@ from audit.codec import decode, tensors_of
 from audit.errors import UnfinishedError, UsageError
 from audit.replay.device_child import Answer, DeviceChild, DeviceGone
 from audit.replay.engine import DeviceLost, Event, ReplaySettings
-from audit.replay.folder import create_folder
+from audit.replay.folder import SpoolFolder
 from audit.replay.reference_child import ReferenceChild
 from audit.replay.wire import Message
 from audit.schema import Case, Comparison, DeviceInfo, Measurement, Outcome, Path, Started, Timing
@@ -40,7 +39,8 @@ class Pool:
 
     def __init__(self, settings: ReplaySettings) -> None:
         self._settings = settings
-        self._folder = create_folder()
+        self._spool = SpoolFolder()
+        self._folder = self._spool.path
         self._reference = ReferenceChild(settings, self._folder)
         self._device = DeviceChild(settings, self._folder)
 
@@ -56,7 +56,7 @@ class Pool:
         """Ends the children and removes the spool folder; safe to call twice."""
         self._reference.close()
         self._device.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._spool.remove()
 
     def device_info(self) -> DeviceInfo:
         """The device as its child sees it. Raises UsageError (there is none) or UnfinishedError (it does not start)."""

@@ -76,7 +76,7 @@ class CpuRun:
 
 
 class Reference:
-    """Prepares cases and compares their outputs. ``folder`` receives the spooled inputs; ``n_threads`` None: all cores."""
+    """Prepares cases and compares their outputs. ``folder`` receives the inputs; ``n_threads`` None: all cores."""
 
     def __init__(self, values: Path | None, folder: Path, seed: int, n_threads: int | None = None) -> None:
         self._stored = ValueFile(values)

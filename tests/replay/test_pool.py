@@ -15,6 +15,7 @@ import pytest
 
 from audit.errors import UsageError
 from audit.replay.engine import DeviceLost, ReplaySettings
+from audit.replay.folder import SpoolFolder, remove_abandoned
 from audit.replay.pool import Pool
 from audit.schema import Measurement, Started, Values
 
@@ -290,14 +291,50 @@ def test_a_killed_auditor_leaves_no_process_behind(fault_file, tmp_path, checkou
         time.sleep(0.05)
     assert [pid for pid in workers if Path(f"/proc/{pid}").exists()] == []
     assert folder.exists()
-    with Pool(ReplaySettings(**SETTINGS)):
-        assert not folder.exists()  # the next audit clears away what the killed one could not
+    remove_abandoned(folder.parent)
+    assert not folder.exists()
+
+
+def test_the_folder_of_a_living_audit_is_left_alone():
+    spool = SpoolFolder()
+    remove_abandoned(spool.path.parent)
+    assert spool.path.exists()
+    spool.remove()
+    assert not spool.path.exists()
+
+
+def test_a_flood_on_stderr_does_not_fill_the_disk(build, fault_file):
+    """About 60 MB a second for six seconds: 360 MB if nobody looked."""
+    device = fault_file("""
+        import os, time
+        def flood(call):
+            while True:
+                os.write(2, b"again and again " * 65_536)
+                time.sleep(1 / 60)
+        FAULTS = {"aten::neg.default": flood}
+    """)
+    sizes, done = [0], threading.Event()
+    with Pool(ReplaySettings(device=device, first_call_limit_s=6.0)) as pool:
+
+        def watch() -> None:
+            while not done.wait(0.02):
+                sizes.extend(path.stat().st_blocks * 512 for path in pool._folder.glob("device-*.stderr"))
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        [_, measured] = pool.replay([build.case("aten::neg.default", build.tensor([2]))])
+        done.set()
+        watcher.join()
+    assert measured.device.kind == "hung"
+    assert "again and again" in measured.device.stderr
+    assert len(measured.device.stderr) <= 8192
+    assert 1 << 20 < max(sizes) < 180 << 20
 
 
 def test_a_closed_pool_leaves_neither_process_nor_file(build):
     with Pool(ReplaySettings(**SETTINGS)) as pool:
         list(pool.replay([build.case("aten::neg.default", build.tensor([2]))]))
         folder = pool._folder
-        assert sorted(path.suffix for path in folder.iterdir()) == [".stderr", ".stderr"]
+        assert sorted(path.suffix for path in folder.iterdir()) == [".lock", ".stderr", ".stderr"]
     assert not folder.exists()
     assert not any("audit.replay.worker" in command for command in children(os.getpid()).values())
