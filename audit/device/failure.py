@@ -54,21 +54,6 @@ def classify(error: BaseException) -> FailureKind:
     return "raised"
 
 
-def is_device_error(error: BaseException) -> bool:
-    """True when the process must be replaced before the device is used again."""
-    return classify(error) == "device_error"
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """True when memory ran out on the device or the host: about the case's size, not about its op."""
-    return classify(error) == "out_of_memory"
-
-
-def is_missing_kernel(error: BaseException) -> bool:
-    """True when there is no kernel for the op or for its dtype."""
-    return classify(error) == "missing_kernel"
-
-
 def stderr_shows_device_error(text: str) -> bool:
     """True when what the runtime wrote to file descriptor 2 says that the device faulted (before an abort)."""
     return bool(_DEVICE_ERROR.search(text))
