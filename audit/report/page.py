@@ -278,6 +278,13 @@ def _environment(max_log: int, max_items: int) -> jinja2.Environment:
     return environment
 
 
+def _sortable(ratio: float | None) -> str:
+    """A number as JavaScript reads it, which knows Infinity only by overflow or by name."""
+    if ratio is None or math.isnan(ratio):
+        return ""
+    return f"{ratio:.4g}" if math.isfinite(ratio) else "1e999"
+
+
 def sort_keys(row: CaseRow | OpRow) -> dict[str, str]:
     """What the page's script sorts by, as data attributes; empty where there is nothing."""
     n_calls = row.verdict.n_calls if isinstance(row, CaseRow) else row.n_calls
@@ -285,5 +292,5 @@ def sort_keys(row: CaseRow | OpRow) -> dict[str, str]:
         "data-rank": str(READING_ORDER.index(row.status)),
         "data-calls": str(n_calls),
         "data-us": "" if row.total_us is None else f"{row.total_us:.3f}",
-        "data-ratio": "" if row.worst_ratio is None else f"{row.worst_ratio:.4g}",
+        "data-ratio": _sortable(row.worst_ratio),
     }

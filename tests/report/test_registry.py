@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,6 +66,27 @@ def test_a_file_where_the_folder_should_be_is_one_clear_sentence(
     with pytest.raises(UnfinishedError, match=r"cannot write .*run.*\[unwritable-output\]") as caught:
         write(make_judgement(5), ["json"], tmp_path / "run")
     assert caught.value.exit_code == 3
+
+
+WITHOUT_TORCH = """
+import sys
+from pathlib import Path
+sys.modules["torch"] = None  # importing it raises
+from audit.report.registry import REPORTERS, write
+from audit.rules.judge import judge
+from audit.store import read_run
+write(judge(read_run(Path(sys.argv[1]))), REPORTERS, Path(sys.argv[2]))
+"""
+
+
+def test_a_stored_run_is_reported_where_there_is_no_torch(tmp_path: Path) -> None:
+    packed = Path(__file__).with_name("runs") / "llama.jsonl.gz"
+    (tmp_path / "run.jsonl").write_bytes(gzip.decompress(packed.read_bytes()))
+    command = [sys.executable, "-c", WITHOUT_TORCH, str(tmp_path / "run.jsonl"), str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"report.html", "summary.json", "cases.csv", "report.md", "junit.xml", "repro"}
 
 
 def test_every_reporter_says_how_far_the_evidence_goes(make_judgement: Callable[..., Judgement]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from audit.report.page import amount_text, chart_bars, coverage_bars, headline_parts, web_link
+from audit.report.page import amount_text, chart_bars, coverage_bars, headline_parts, sort_keys, web_link
 from audit.report.rows import case_rows, coverage_of, op_rows, safe_name, status_counts
 from audit.schema import Coverage, Finding, Judgement, Run, Status, Verdict
 
@@ -141,6 +141,12 @@ def test_the_headline_is_set_in_two_sizes_where_it_was_not_measured() -> None:
 def test_only_plain_web_addresses_become_links(link: str) -> None:
     assert web_link(link) == ""
     assert web_link("https://github.com/ROCm/TheRock/issues/1") == "https://github.com/ROCm/TheRock/issues/1"
+
+
+@pytest.mark.parametrize(("ratio", "key"), [(412.5, "412.5"), (float("inf"), "1e999"), (float("nan"), ""), (None, "")])
+def test_an_infinite_error_sorts_as_the_largest(empty: Judgement, ratio: float | None, key: str) -> None:
+    [row] = case_rows(judged(empty, verdict("a", "divergent")))
+    assert sort_keys(replace(row, worst_ratio=ratio))["data-ratio"] == key
 
 
 def test_amounts_carry_their_unit() -> None:
