@@ -37,6 +37,12 @@ COMPOSITES: tuple[str, ...] = (
     "dropout",  # native_dropout on a GPU, bernoulli_ and div_ on the CPU
     "rms_norm",  # _fused_rms_norm on a GPU, pow, mean and mul on the CPU
     "grid_sampler",  # cudnn_grid_sampler on some GPUs
+    # The same kernel everywhere, with private outputs that differ by device: in bf16 a GPU keeps the statistics of a
+    # norm in fp32, the CPU in bf16, and a backward fed with the other's raises.
+    "layer_norm",
+    "group_norm",
+    "embedding_bag",
+    "embedding_bag.padding_idx",
 )
 
 #: Ops that exist for one vendor or for the CPU alone: in a trace that is to be replayed elsewhere they mean that a
