@@ -10,7 +10,7 @@ import pytest
 from audit.schema import Values
 
 FAULTS = """
-import ctypes, os, signal, torch
+import ctypes, os, resource, signal, torch
 
 STATE = {"poisoned": False}
 
@@ -71,6 +71,15 @@ def poisoned(call):
 def full(call):
     raise torch.OutOfMemoryError("HIP out of memory. Tried to allocate 20.00 GiB.")
 
+def exhaust(call):
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    in_use = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (in_use + (64 << 20), hard))
+    try:
+        return torch.zeros(1 << 33, dtype=torch.uint8)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
 def plain(call):
     raise RuntimeError("miopenStatusUnknownError")
 
@@ -97,13 +106,14 @@ FAULTS = {
     "aten::sigmoid.default": poison,
     "aten::addbmm.default": poisoned,
     "aten::abs.default": full,
+    "aten::trunc.default": exhaust,
     "aten::ceil.default": plain,
     "aten::erfc.default": missing,
     "aten::relu.default": writes_its_input,
 }
 """
 
-OPS = "sin cos round erf expm1 tan exp log1p sqrt neg tanh sigmoid abs ceil erfc relu floor".split()
+OPS = "sin cos round erf expm1 tan exp log1p sqrt neg tanh sigmoid abs trunc ceil erfc relu floor".split()
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +211,13 @@ def test_out_of_memory_ends_one_case_and_keeps_the_process(run, cases):
     outcome = run.of(cases["abs"]).device
     assert outcome.kind == "out_of_memory"
     assert outcome.message.startswith("HIP out of memory")
+
+
+def test_memory_that_is_really_exhausted_ends_one_case_too(run, cases):
+    outcome = run.of(cases["trunc"]).device
+    assert outcome.kind == "out_of_memory"
+    assert "can't allocate memory" in outcome.message
+    assert run.of(cases["trunc"]).canary == "passed"
 
 
 def test_a_plain_exception_is_recorded_with_type_and_text(run, cases):
