@@ -18,6 +18,8 @@ class ReplaySettings:
     safetensors file with stored inputs. Limits are wall-clock seconds without a sign of life: ``first_call_limit_s``
     covers input copies and the first call in a process (kernel search, JIT), ``steady_limit_s`` each later stage,
     ``reference_limit_s`` all CPU work on one case, ``start_limit_s`` the start of a child and its canary op.
+    ``n_device_threads`` and ``n_reference_threads`` bound the
+    CPU threads of the children for large cases (None: all cores, one for a simulated device).
     ``timing_budget_s`` bounds the timed runs of one case. ``reference_memory_bytes`` caps the address space of the
     reference child (None: no cap). ``lookahead_bytes``: cases with larger operands are not prepared while the device
     is busy with another.
@@ -33,7 +35,7 @@ class ReplaySettings:
     confirm_hangs: bool = False
     seed: int = 0
     fill_bytes: tuple[int, int] = (0x5B, 0xA4)
-    n_device_threads: int = 1
+    n_device_threads: int | None = None
     n_reference_threads: int | None = None
     reference_memory_bytes: int | None = None
     lookahead_bytes: int = 1 << 30

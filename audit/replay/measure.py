@@ -29,6 +29,7 @@ from audit.replay.memory_facts import MemoryFacts, memory_facts
 from audit.replay.outcomes import attempt
 from audit.replay.spool import on_storage, read_spool, write_spool
 from audit.replay.standards import standard_of
+from audit.replay.threads import set_threads_for
 from audit.schema import Case, Outcome, TensorSpec, Timing
 
 #: Operands that the CPU leaves alone are read back and compared up to this many bytes a case.
@@ -70,6 +71,7 @@ class DeviceSide:
         seed: int,
         fills: tuple[int, int],
         timing_budget_s: float,
+        n_threads: int,
     ) -> None:
         self._device = device
         self._detectors = detectors
@@ -77,6 +79,7 @@ class DeviceSide:
         self._seed = seed
         self._fills = fills
         self._timing_budget_s = timing_budget_s
+        self._n_threads = n_threads
 
     def measure(self, case: Case, job: dict[str, Any], say: Say) -> dict[str, Any]:
         """Runs the case; ``job`` has the spool ``index``, the ``mutated`` positions and expected ``output_bytes``.
@@ -84,6 +87,7 @@ class DeviceSide:
         Whatever the op raises is part of the answer. ``say`` is told before each stage that may hang.
         """
         found, evidence = Found(), Evidence()
+        set_threads_for(sum(length for _, length in job["index"].values()), self._n_threads)
         for detector in self._detectors:
             detector.begin(self._device)
         outcome = attempt(lambda: self._runs(case, job, say, found))

@@ -40,15 +40,16 @@ from audit.replay.inputs import (
 from audit.replay.outcomes import attempt
 from audit.replay.spool import bytes_of, on_storage, read_spool, write_spool
 from audit.replay.standards import OpStandard, standard_of
+from audit.replay.threads import set_threads_for
 from audit.replay.ties import tie_of
 from audit.schema import Case, Comparison, Outcome, TensorFact, TensorSpec, Timing
 
 #: Above this time for one fp64 run the second, perturbed one is left out.
 PERTURB_LIMIT_S = 2.0
+#: Likewise for operands of more bytes than this (an optimizer step over all weights of a large model).
+PERTURB_LIMIT_BYTES = 1 << 29
 #: The CPU is timed again as long as this lasts; longer ops count with their one run.
 RETIME_LIMIT_S = 0.005
-#: Cases with less to read run on one thread: waking others takes longer, and they spin beside the device process.
-PARALLEL_BYTES = 1 << 20
 _CPU = torch.device("cpu")
 
 
@@ -97,14 +98,13 @@ class Reference:
             "mutated": prepared.mutated,
             "timing": None if prepared.timing is None else encode(prepared.timing),
             "notes": prepared.notes,
-            "output_bytes": [_nbytes(e.fact) for e in prepared.expected.values()],
+            "output_bytes": [_fact_bytes(e.fact) for e in prepared.expected.values()],
         }
 
     def _prepare(self, case: Case) -> Prepared:
         try:
             contents = materialise(case, self._stored, self._seed)
-            small = sum(content.numel() for content in contents.values()) < PARALLEL_BYTES
-            torch.set_num_threads(1 if small else self._n_threads)
+            set_threads_for(_n_bytes(contents), self._n_threads)
         except InputError as error:
             message = f"the recorded inputs cannot be rebuilt: {error}"
             return Prepared(case, Outcome("not_run", error_type="InputError", message=message), device_may_run=False)
@@ -173,10 +173,10 @@ class Reference:
             prepared.notes += [] if wide else ["no fp64 form of this op on the CPU: compared in its own dtype"]
             if not wide:
                 moved = self._moved_narrow(case, contents, prepared.mutated)
-            elif seconds <= PERTURB_LIMIT_S:
+            elif seconds <= PERTURB_LIMIT_S and _n_bytes(contents) <= PERTURB_LIMIT_BYTES:
                 moved, _ = self._wide(case, lambda: op, contents, prepared.mutated, move=True)
             else:
-                prepared.notes.append(f"noise from the CPU's own error alone: the fp64 run took {seconds:.1f} s")
+                prepared.notes.append("noise from the CPU's own error alone: too large to run in fp64 twice")
         for name, tensor in _by_name(case, run, prepared.mutated).items():
             expected = _expected(name, tensor, wide, moved, standard)
             tie = tie_of(case, name, run.bound) if expected.standard == "exact" else None
@@ -230,6 +230,7 @@ class Reference:
     def compare(self, key: str, outputs: dict[str, Any], path: Path, index: dict[str, tuple[int, int]]) -> list[Any]:
         """Comparisons (as JSON) of the outputs that the device left in the spool file ``path``."""
         prepared = self._prepared.pop(key)
+        set_threads_for(sum(length for _, length in index.values()), self._n_threads)
         spans = read_spool(path, index)
         unchanged = self._unchanged(prepared, [name for name in outputs if name not in prepared.expected])
         comparisons = [
@@ -345,7 +346,11 @@ def _with_memory_facts(result: Comparison, output: dict[str, Any]) -> Comparison
     )
 
 
-def _nbytes(fact: TensorFact) -> int:
+def _n_bytes(contents: dict[str, torch.Tensor]) -> int:
+    return sum(content.numel() for content in contents.values())
+
+
+def _fact_bytes(fact: TensorFact) -> int:
     n = 1
     for size in fact.sizes:
         n *= size

@@ -118,13 +118,14 @@ def _device_handlers(setup: Message, channel: Channel) -> tuple[dict[str, Handle
     from audit.replay.measure import DeviceSide
 
     torch.set_warn_always(True)
-    torch.set_num_threads(setup["n_threads"])
     device = open_device(setup["device"])
     detectors = [make() for make in DETECTORS]
     info = device.info()
+    # A simulated device computes on the cores that the reference needs.
+    n_threads = setup["n_threads"] or (1 if info.backend == "sim" else torch.get_num_threads())
     budget_s = min(setup["timing_budget_s"], _SIM_TIMING_BUDGET_S if info.backend == "sim" else math.inf)
     first, second = setup["fills"]
-    side = DeviceSide(device, detectors, Path(setup["folder"]), setup["seed"], (first, second), budget_s)
+    side = DeviceSide(device, detectors, Path(setup["folder"]), setup["seed"], (first, second), budget_s, n_threads)
     canary = canary_passes(device)
 
     def say(stage: str) -> None:

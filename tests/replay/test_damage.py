@@ -32,7 +32,7 @@ def measure(build, tmp_path: Path):
     def run(device: CpuDevice) -> dict:
         case = build.case("aten::neg.default", build.tensor([4]))
         job = Reference(None, tmp_path, seed=0).prepare(case)
-        side = DeviceSide(device, [], tmp_path, seed=0, fills=(0x5B, 0xA4), timing_budget_s=0.001)
+        side = DeviceSide(device, [], tmp_path, seed=0, fills=(0x5B, 0xA4), timing_budget_s=0.001, n_threads=1)
         return side.measure(case, job, say=lambda stage: None)
 
     return run
