@@ -221,6 +221,16 @@ def test_a_wrong_gradient_of_a_composite_gives_exit_code_1(header: RunHeader, tm
     assert run(script, tmp_path, "--attempt", sabotage=SABOTAGED_MM.format(fault=fault)).returncode == 1
 
 
+def test_an_argument_that_a_composite_changes_unannounced_is_compared(header: RunHeader, tmp_path: Path) -> None:
+    """batch_norm writes its running mean, and its schema does not say so."""
+    channels = [spec(3, storage=i) for i in range(1, 5)]
+    case = case_of("aten::batch_norm.default", spec(2, 3, 4), *channels, True, 0.1, 1e-5, False)
+    script = repro_script(case, verdict_of(case, "NUM201", output="running_mean (mutated)"), header)
+    done = run(script, tmp_path, "--attempt")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "running_mean (mutated): largest error" in done.stdout
+
+
 def test_invalid_input_gives_exit_code_2_and_leaves_the_device_alone(header: RunHeader, tmp_path: Path) -> None:
     case = case_of("aten::mm.default", spec(2, 3), spec(2, 3, storage=1))
     done = run(repro_script(case, verdict_of(case, "NUM201"), header), tmp_path)
