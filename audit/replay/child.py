@@ -38,6 +38,7 @@ class Child:
     def __init__(self, role: str, stderr_path: Path, folder: Path) -> None:
         self.stderr_path = stderr_path
         self.preceding: list[str] = []
+        self._stderr_before = b""
         self._n_oom_kills = _oom_kills()
         to_child, from_parent = os.pipe()
         to_parent, from_child = os.pipe()
@@ -69,6 +70,7 @@ class Child:
 
     def send(self, message: Message, limit_s: float) -> None:
         """Sends within ``limit_s`` seconds. Raises ChannelClosed or DeadlinePassed."""
+        self._stderr_before = b""
         self._open_channel().send(message, time.monotonic() + limit_s)
 
     def receive(self, limit_s: float) -> Message:
@@ -91,6 +93,7 @@ class Child:
         """An op that writes without end must not fill the disk; the child appends, so it goes on at the start."""
         with contextlib.suppress(OSError):
             if self.stderr_path.stat().st_size > STDERR_LIMIT_BYTES:
+                self._stderr_before = self._read_stderr()
                 os.truncate(self.stderr_path, 0)
 
     def _open_channel(self) -> Channel:
@@ -126,13 +129,18 @@ class Child:
 
     def stderr_tail(self) -> str:
         """The last 8 KiB that the child wrote to fd 2 during its current case."""
+        tail = (self._stderr_before + self._read_stderr())[-STDERR_TAIL_BYTES:]
+        return tail.decode(errors="replace").strip()
+
+    def _read_stderr(self) -> bytes:
+        """The end of the stderr file as it is now; nothing where there is none."""
         try:
             with self.stderr_path.open("rb") as file:
                 file.seek(0, os.SEEK_END)
                 file.seek(max(0, file.tell() - STDERR_TAIL_BYTES))
-                return file.read().decode(errors="replace").strip()
+                return file.read()
         except OSError:
-            return ""
+            return b""
 
 
 def _environment() -> dict[str, str]:
