@@ -208,8 +208,12 @@ def test_the_theme_button_turns_light_into_dark_and_is_remembered(opened: Browse
     press(opened, "#theme")
     dark = background()
     assert (light, dark) == ("rgb(251, 251, 249)", "rgb(17, 20, 24)")
-    visit(opened, page)
-    assert background() == dark
+
+    def comes_back_dark() -> bool:
+        visit(opened, page)
+        return background() == dark
+
+    until(comes_back_dark)  # the browser writes its storage a moment later
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
