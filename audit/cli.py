@@ -51,6 +51,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return command(options)
     except AuditError as error:
         return _fail(error)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        return _fail(
+            UsageError(
+                "tracing and replaying need torch, and this Python has none; install the build for your GPU", "no-torch"
+            )
+        )
     except KeyboardInterrupt:
         print("rocm-audit: interrupted; go on with --resume", file=sys.stderr)
         return 3

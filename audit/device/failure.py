@@ -23,7 +23,8 @@ _OUT_OF_MEMORY = re.compile(
 #: usable (a missing code object) say "HIP error" too; the process is replaced all the same, which costs seconds.
 _DEVICE_ERROR = re.compile(
     r"\b(HIP|CUDA) error\b|\bhipError[A-Z]|\bcudaError[A-Z]|device-side assert|HSA_STATUS_ERROR"
-    r"|Memory access fault|illegal memory access|unspecified launch failure|an illegal instruction was encountered",
+    r"|Memory access fault|illegal memory access|unspecified launch failure|an illegal instruction was encountered"
+    r"|HW Exception by GPU|GPU Hang",
     re.IGNORECASE,
 )
 

@@ -23,13 +23,15 @@ def attempt(function: Callable[[], T]) -> T | Outcome:
 
 
 def outcome_of(error: BaseException) -> Outcome:
-    """Sorts an exception: out of memory, want of a kernel, an error of the device itself, or a plain one."""
+    """Sorts an exception: out of memory, no kernel, an error of the device itself, an op that sim lacks, or plain."""
     kind, message = type(error).__name__, str(error)
     if len(message) > MESSAGE_LIMIT:
         message = message[:MESSAGE_LIMIT] + " ..."
     failure = classify(error)
     if failure == "out_of_memory":
         return Outcome("out_of_memory", error_type=kind, message=message)
+    if failure == "not_simulated":  # about the simulated device, and so about us
+        return Outcome("not_run", error_type=kind, message=message)
     return Outcome(
         "raised",
         error_type=kind,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import pandas
 
 from audit.report.rows import CaseRow, case_rows
 from audit.schema import Judgement
@@ -19,13 +18,16 @@ _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 def render(judgement: Judgement) -> str:
     """A header line, then one line per case, worst first. Several values in a cell are separated by newlines."""
-    sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    return str(frame(judgement).to_csv(index=False, lineterminator="\n"))
+
+
+def frame(judgement: Judgement) -> pandas.DataFrame:
+    """The table behind the file: one row per case, ``COLUMNS`` as columns; texts are safe to open in a spreadsheet."""
     evidence = judgement.run.header.evidence
-    for row in case_rows(judgement):
-        writer.writerow([_cell(value) for value in (*_values(row), evidence)])
-    return sink.getvalue()
+    rows = [tuple(_cell(value) for value in (*_values(row), evidence)) for row in case_rows(judgement)]
+    # Objects, so that a count stays an integer beside an empty cell.
+    table: pandas.DataFrame = pandas.DataFrame(rows, columns=list(COLUMNS), dtype=object)
+    return table
 
 
 def _values(row: CaseRow) -> tuple[str | float | None, ...]:
@@ -37,8 +39,8 @@ def _values(row: CaseRow) -> tuple[str | float | None, ...]:
     )  # fmt: skip
 
 
-def _cell(value: str | float | None) -> str:
+def _cell(value: str | float | None) -> str | float | None:
     if isinstance(value, str):
         clean = value.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
         return "'" + clean if clean.startswith(_FORMULA_STARTS) else clean
-    return "" if value is None else repr(value)
+    return value

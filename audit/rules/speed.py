@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from audit.codec import tensors_of
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import duration
-from audit.schema import Case, Finding, Measurement, RunHeader
+from audit.schema import Case, Finding, Measurement, Named, RunHeader
 
+#: A copy between host and device is bound by the bus; the CPU's own copy in memory is no yardstick for it.
+_TRANSFERS = ("_to_copy", "copy_", "_pin_memory")
 #: Backends whose times mean something: sim and cpu time Python and the CPU itself.
 TIMED = ("hip", "cuda")
 
@@ -17,7 +20,7 @@ def slower_than_cpu(
 ) -> Iterator[Finding]:
     """SPD401: slower by a factor, beyond both sides' noise, and above what launching any kernel costs."""
     device, reference = measurement.device_time, measurement.reference_time
-    if header.device.backend not in TIMED or device is None or reference is None:
+    if header.device.backend not in TIMED or device is None or reference is None or _is_transfer(case):
         return
     device_us, reference_us = device.median_us - device.iqr_us, reference.median_us + reference.iqr_us
     if device.median_us < thresholds.slow_floor_us or device_us <= thresholds.slower_than_cpu_factor * reference_us:
@@ -38,6 +41,14 @@ def slower_than_cpu(
             "n": device.n,
         },
     )
+
+
+def _is_transfer(case: Case) -> bool:
+    """Whether the case moves data between host and device."""
+    if case.op.split("::")[-1].split(".")[0] not in _TRANSFERS:
+        return False
+    to_host = Named("device", "cpu") in (*case.args, *(value for _, value in case.kwargs))
+    return to_host or any(spec.host for spec in tensors_of(case.args, case.kwargs))
 
 
 def first_call(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:

@@ -102,3 +102,11 @@ def test_a_code_span_holds_any_text(value: str) -> None:
     inner = span[len(fence[0]) : -len(fence[0])]
     assert fence[0] not in re.findall("`+", inner)
     assert inner.strip().replace("\\|", "|") == value
+
+
+def test_the_csv_is_a_data_frame_with_a_row_per_case(make_judgement: Callable[..., Judgement]) -> None:
+    judgement = make_judgement()
+    frame = spreadsheet.frame(judgement)
+    assert list(frame.columns) == list(spreadsheet.COLUMNS)
+    assert sorted(frame["key"]) == sorted(verdict.key for verdict in judgement.verdicts)
+    assert frame["calls"].sum() == sum(verdict.n_calls for verdict in judgement.verdicts)

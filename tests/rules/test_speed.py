@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from audit.schema import Timing
+from audit.schema import Named, TensorSpec, Timing
 
 
 def _codes(build, device, reference, backend="hip", **case):
@@ -55,3 +55,17 @@ def test_without_a_reference_time_nothing_is_said(build):
 )
 def test_a_first_call_of_seconds_is_a_note_and_of_a_search_is_slow(build, first_us, expected):
     assert _codes(build, Timing(50.0, 1.0, 20, first_us=first_us), Timing(50.0, 1.0, 20)) == expected
+
+
+def test_a_copy_between_host_and_device_is_not_measured_by_the_cpus_own_copy(build):
+    host = TensorSpec((4096,), (1,), "float32", host=True)
+    on_device = TensorSpec((4096,), (1,), "float32")
+    to_host = (("device", Named("device", "cpu")),)
+    measurement = build.measurement(device_time=Timing(81_000.0, 0.0, 5), reference_time=Timing(17_000.0, 0.0, 5))
+
+    def codes(*args, **fields):
+        return build.codes(measurement, build.case("aten::_to_copy.default", *args, **fields), backend="cuda")
+
+    assert codes(host) == []
+    assert codes(on_device, kwargs=to_host) == []
+    assert codes(on_device) == [("SPD401", "slow")]
