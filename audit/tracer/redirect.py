@@ -14,6 +14,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any
 
 import torch
+from torch.jit._builtins import _get_builtin_table
+from torch.utils._device import DeviceContext, _device_constructors
 
 from audit.schema import DeviceInfo
 
@@ -70,14 +72,25 @@ class _Patches:
     def wrap(self, owner: Any, name: str) -> None:
         function = getattr(owner, name, None)
         if function is not None:
-            self.set(owner, name, _redirected(function))
+            wrapper = _redirected(function)
+            self.set(owner, name, wrapper)
+            self._known_to_torchscript(function, wrapper)
+
+    def _known_to_torchscript(self, function: Any, wrapper: Any) -> None:
+        """TorchScript knows torch's functions by identity; forward-mode autograd scripts its formulas, too."""
+        table = _get_builtin_table()
+        if id(function) in table:
+            table[id(wrapper)] = table[id(function)]
+            self._stack.callback(table.pop, id(wrapper))
 
 
 @contextmanager
 def cuda_redirected_to_cpu(device: DeviceInfo) -> Iterator[None]:
     """While open, ``cuda`` means the CPU, and ``torch.cuda`` answers as a machine with ``device`` would."""
+    _device_constructors()  # kept by torch from its first call on: it must hold the functions themselves
     with ExitStack() as stack:
         patches = _Patches(stack)
+        patches.wrap(DeviceContext, "__init__")  # `with torch.device("cuda"):`
         for name in _FACTORIES:
             patches.wrap(torch, name)
         for name in _TENSOR_METHODS:
@@ -97,7 +110,11 @@ def cuda_redirected_to_cpu(device: DeviceInfo) -> Iterator[None]:
 def _patch_generator(patches: _Patches) -> None:
     original = torch.Generator
 
-    class Generator(original):  # type: ignore[misc, valid-type]
+    class Kind(type(original)):  # type: ignore[misc]  # a metaclass that mypy cannot see
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, original)
+
+    class Generator(original, metaclass=Kind):  # type: ignore[misc, valid-type]
         def __new__(cls, device: Any = "cpu") -> Any:
             return original.__new__(original, device=_to_cpu(device))  # type: ignore[call-arg]  # a C type
 
