@@ -69,6 +69,16 @@ def run_composite(op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict
     return op._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
 
 
+def run_dispatched_composite(op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The same for a composite that arrived at the dispatch mode (only under ``inference_mode``).
+
+    The way there excludes the ADInplaceOrView key, and a view of a parameter made without it does not require grad, by
+    which ``matmul`` picks bmm instead of mm.
+    """
+    with torch._C._SetExcludeDispatchKeyGuard(DispatchKey.ADInplaceOrView, False):
+        return run_composite(op, args, kwargs)
+
+
 def is_composite(op: torch._ops.OpOverload) -> bool:
     """Whether the op is only a composition of others on every device.
 

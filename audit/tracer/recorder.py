@@ -26,7 +26,14 @@ from torch.utils._python_dispatch import (
 from audit.codec import case_key
 from audit.schema import Case, NotAudited, Phase, Source, TensorSpec, Trace, Values
 from audit.tracer.backward import BackwardLinks, CompositeCall, GradSampler
-from audit.tracer.composites import CompositeKernels, is_composite, is_vendor_op, run_composite
+from audit.tracer.composites import (
+    CompositeKernels,
+    Interceptor,
+    is_composite,
+    is_vendor_op,
+    run_composite,
+    run_dispatched_composite,
+)
 from audit.tracer.signature import Folded, Folding, NotReplayable, call_to_args, to_arg, uses_accelerator
 from audit.tracer.values import KeptCall, Span, ValueRecorder
 from audit.tracer.whereabouts import ForwardPlaces, ModuleStack, SourceLines
@@ -158,11 +165,11 @@ class Recorder(TorchDispatchMode):
             self.note_unaudited(str(func), "higher-order op: its body is not a sequence of aten calls")
             return func(*args, **(kwargs or {}))
         if func in self._composites.overloads:
-            return self._record_composite(func, args, kwargs or {})
+            return self._record_composite(func, args, kwargs or {}, run_dispatched_composite)
         if _is_plain_composite(func):
             # Only inference mode lets composites through to here; their parts are recorded, as in the other modes.
             with self:
-                return run_composite(func, args, kwargs or {})
+                return run_dispatched_composite(func, args, kwargs or {})
         self._record(func, args, kwargs)
         return func(*args, **(kwargs or {}))
 
@@ -172,11 +179,17 @@ class Recorder(TorchDispatchMode):
             return run_composite(op, args, kwargs)
         return self._record_composite(op, args, kwargs)
 
-    def _record_composite(self, op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _record_composite(
+        self,
+        op: torch._ops.OpOverload,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        run: Interceptor = run_composite,
+    ) -> Any:
         record = self._record(op, args, kwargs, grad=torch.is_grad_enabled())
         first_node = _next_node_number()
         with self._off():
-            output = run_composite(op, args, kwargs)
+            output = run(op, args, kwargs)
         if record is not None and _next_node_number() > first_node:
             call = self._backward.follow(
                 output, first_node, _next_node_number(), _fold_grad, self._grad_sampler(record)

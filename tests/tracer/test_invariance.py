@@ -91,3 +91,18 @@ def vit_forward() -> list[torch.Tensor]:
         image_size=32, patch_size=8, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64
     )
     return [transformers.ViTForImageClassification(config).eval()(torch.randn(2, 3, 32, 32)).logits]
+
+
+def test_a_linear_of_a_transposed_input_takes_the_same_path_in_inference_mode() -> None:
+    linear, lstm = torch.nn.Linear(8, 24), torch.nn.LSTM(8, 8)
+    x = torch.randn(2, 3, 8).transpose(0, 1)
+
+    def step() -> list[torch.Tensor]:
+        with torch.inference_mode():
+            return [linear(x), lstm(x)[0]]
+
+    untraced = list(seeded(step))
+    traced, trace, _ = record(step)
+    assert all(torch.equal(a, b) for a, b in zip(traced, untraced, strict=True))
+    assert "aten::mm.default" in ops(trace)
+    assert "aten::bmm.default" not in ops(trace)
