@@ -44,8 +44,11 @@ class CaseRow:
 
     @property
     def has_repro(self) -> bool:
-        """Whether ``audit.report.repro`` writes a script for it: it has a finding, and the run holds its case."""
-        return self.status != "supported" and self.case is not None
+        """Whether ``audit.report.repro`` writes a script: a finding about the device, of a case that the run holds.
+
+        What the audit could not say (left out, no reference) is nothing that a script could see again.
+        """
+        return self.status not in ("supported", "inconclusive") and self.case is not None
 
     @property
     def notes(self) -> tuple[Finding, ...]:

@@ -40,10 +40,9 @@ def cli() -> Cli:
             cwd=cwd,
             capture_output=True,
             text=True,
-            timeout=280,
             check=False,
             stdin=subprocess.DEVNULL,
-            **{"env": ENVIRONMENT, **options},  # type: ignore[call-overload]
+            **{"env": ENVIRONMENT, "timeout": 280, **options},  # type: ignore[call-overload]
         )
 
     return run

@@ -168,3 +168,21 @@ def test_help_is_there_and_every_option_of_run_is_in_it(cli: Cli) -> None:
         "--force",
     ):
         assert option in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_report_of_a_real_run_of_500_cases_with_findings_stays_under_3_mb(
+    cli: Cli, tmp_path: Path, checkout: Path
+) -> None:
+    (tmp_path / "faults.py").write_text(FAULTS.replace("aten::exp.default", "aten::silu.default"))
+    llama = checkout / "examples" / "llama_train.py"
+    done = cli(
+        "run", llama, "--steps", "12", "--device", f"sim:{tmp_path / 'faults.py'}", "-o", tmp_path / "run",
+        "--", "--steps", "12", timeout=800,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    verdicts = json.loads((tmp_path / "run" / "summary.json").read_text())["verdicts"]
+    assert len(verdicts) >= 500
+    assert sum(verdict["status"] == "divergent" for verdict in verdicts) >= 10
+    assert (tmp_path / "run" / "report.html").stat().st_size < 3_000_000
