@@ -1,4 +1,4 @@
-"""The process that runs the user's program under the recorder: ``python -m audit.tracer.child CONFIG``.
+"""The process that runs the user's program under the recorder, started by ``audit.tracer.launch``.
 
 A process of its own, so that a program that crashes, eats the memory or patches torch leaves the audit standing, and
 its model is gone when the replay starts.
@@ -31,7 +31,6 @@ def main(arguments: list[str]) -> int:
     """Traces as the JSON in ``arguments[0]`` says; on failure one sentence on stderr. Returns the exit code."""
     config = json.loads(arguments[0])
     os.dup2(2, 1)  # the audit's own result goes to stdout; what the program prints is progress
-    _forget_launch_folder()
     try:
         trace_program(_program(config["program"]), Path(config["output"]), config["values_bytes"], _gpu(config["gpu"]))
     except AuditError as error:
@@ -73,19 +72,9 @@ def compiled_regions_eager(recorder: Recorder) -> Iterator[None]:
         torch.compile = original
 
 
-def _forget_launch_folder() -> None:
-    """``python -m`` puts the working folder first on sys.path; a script would find its own folder there."""
-    if sys.path and os.path.realpath(sys.path[0] or ".") == os.path.realpath("."):
-        del sys.path[0]
-
-
 def _program(config: dict[str, Any]) -> Program:
     return Program(**{**config, "arguments": tuple(config["arguments"])})
 
 
 def _gpu(config: dict[str, Any] | None) -> DeviceInfo | None:
     return decode(DeviceInfo, config) if config is not None else None
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

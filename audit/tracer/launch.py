@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +12,17 @@ from audit.codec import encode
 from audit.errors import UnfinishedError
 from audit.schema import DeviceInfo
 from audit.targets import Target
+
+#: Not ``python -m``, which looks for modules in the working folder first: a ``queue.py`` or ``audit.py`` of the user's
+#: there must not shadow ours. The folder of this package comes first until it is imported, and is then gone again, so
+#: that the program finds its modules where it would without the audit.
+_START = """
+import sys
+sys.path[:] = [sys.argv.pop(1), *(entry for entry in sys.path if entry)]
+from audit.tracer.child import main
+del sys.path[0]
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 def trace_in_child(
@@ -31,9 +41,8 @@ def trace_in_child(
         "values_bytes": values_bytes,
         "gpu": encode(gpu),
     }
-    command = [sys.executable, "-m", "audit.tracer.child", json.dumps(config)]
-    environment = {**os.environ, "PYTHONPATH": _import_path()}
-    code = subprocess.run(command, stdin=subprocess.DEVNULL, env=environment, check=False).returncode
+    command = [sys.executable, "-c", _START, str(Path(__file__).resolve().parents[2]), json.dumps(config)]
+    code = subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
     if code == 0:
         return
     if code < 0:
@@ -41,12 +50,6 @@ def trace_in_child(
     if code in (2, 3):
         raise ReportedByChild(code)
     raise UnfinishedError(f"tracing {target.name} ended with exit code {code} and no result", "program-died")
-
-
-def _import_path() -> str:
-    """Lets the child import this package where it is not installed but run from its checkout."""
-    here = str(Path(__file__).resolve().parents[2])
-    return os.pathsep.join(part for part in (here, os.environ.get("PYTHONPATH", "")) if part)
 
 
 def _death(name: str, number: int) -> str:

@@ -9,15 +9,18 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import torch
+from torch._C._functorch import peek_interpreter_stack
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import (
     TorchDispatchMode,
+    _disable_current_modes,
     _get_current_dispatch_mode,
     _get_current_dispatch_mode_stack,
     _pop_mode_temporarily,
@@ -160,7 +163,10 @@ class Recorder(TorchDispatchMode):
         if self._suspended:
             return func(*args, **(kwargs or {}))
         if types and any(_desugars(cls) for cls in types):
-            return NotImplemented  # the subclass runs first, and its inner ops come back here
+            if not any(issubclass(cls, FakeTensor) for cls in types):
+                return NotImplemented  # the subclass runs first, and its inner ops come back here
+            self.note_unaudited(str(func), "fake tensor: shapes alone, runs no kernel")
+            return func(*args, **(kwargs or {}))
         if not isinstance(func, torch._ops.OpOverload):
             self.note_unaudited(str(func), "higher-order op: its body is not a sequence of aten calls")
             return func(*args, **(kwargs or {}))
@@ -175,7 +181,12 @@ class Recorder(TorchDispatchMode):
 
     def _intercept(self, op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A composite, on its way from the program to autograd."""
-        if self._suspended or not _is_innermost(self):
+        if (
+            self._suspended
+            or not _is_innermost(self)
+            or peek_interpreter_stack() is not None  # grad or vmap: the tensors are wrappers around the ones that count
+            or _has_subclass((args, tuple(kwargs.values())))
+        ):
             return run_composite(op, args, kwargs)
         return self._record_composite(op, args, kwargs)
 
@@ -215,6 +226,16 @@ class Recorder(TorchDispatchMode):
         finally:
             self._suspended -= 1
 
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        """The looks at values are ops too: neither this mode nor one of the program's sees them."""
+        self._suspended += 1
+        try:
+            with _disable_current_modes() if _get_current_dispatch_mode_stack() else nullcontext():
+                yield
+        finally:
+            self._suspended -= 1
+
     def _grad_sampler(self, record: Record) -> GradSampler | None:
         """Looks at the gradients of a call whose operands were looked at."""
         if self.values is None or not _is_power_of_two(record.n_calls):
@@ -222,11 +243,8 @@ class Recorder(TorchDispatchMode):
         values = self.values
 
         def sample(output: int, grad: torch.Tensor) -> None:
-            self._suspended += 1
-            try:
+            with self._looking():
                 values.sample({0: grad}, record.kept_grads.setdefault(output, KeptCall()))
-            finally:
-                self._suspended -= 1
 
         return sample
 
@@ -257,12 +275,9 @@ class Recorder(TorchDispatchMode):
         if len(record.sources) < MAX_PLACES:
             record.sources[place[1]] += 1
         if self.values is not None and _is_power_of_two(record.n_calls):
-            self._suspended += 1  # the looks are ops too
-            try:
+            with self._looking():
                 exact = _EXACT_POSITIONS.get(name, frozenset())
                 self.values.sample(dict(enumerate(folding.tensors)), record.kept, exact)
-            finally:
-                self._suspended -= 1
         return record
 
     def _name(self, func: torch._ops.OpOverload) -> tuple[str, str]:
@@ -351,6 +366,16 @@ def _desugars(cls: type) -> bool:
     """Whether tensors of this class handle dispatch themselves and lead to inner aten calls."""
     dispatch = getattr(cls, "__torch_dispatch__", None)
     return dispatch is not torch._C._disabled_torch_dispatch_impl and not issubclass(cls, torch.nn.Parameter)
+
+
+def _has_subclass(arguments: tuple[Any, ...] | list[Any]) -> bool:
+    """Whether a tensor among the arguments handles dispatch itself, so that its inner ops are what is recorded."""
+    return any(
+        _has_subclass(item)
+        if isinstance(item, (tuple, list))
+        else isinstance(item, torch.Tensor) and _desugars(type(item))
+        for item in arguments
+    )
 
 
 @cache

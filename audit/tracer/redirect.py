@@ -25,9 +25,13 @@ _FACTORIES = (
     "full_like", "linspace", "logspace", "normal", "ones", "ones_like", "rand", "rand_like", "randint", "randint_like",
     "randn", "randn_like", "randperm", "scalar_tensor", "tensor", "tril_indices", "triu_indices", "zeros", "zeros_like",
     "load", "set_default_device",
-    "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window",
+    "bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window", "range",
+    "sparse_coo_tensor", "sparse_csr_tensor", "sparse_compressed_tensor", "set_default_tensor_type",
 )  # fmt: skip
-_TENSOR_METHODS = ("to", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "new_empty_strided", "type")
+#: How the tensor types of old scripts begin, as in ``x.type("torch.cuda.HalfTensor")``.
+_GPU_TYPE = "torch.cuda."
+_TENSOR_TYPES = ("Bool", "Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double")
+_TENSOR_METHODS = ("new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "new_empty_strided", "type")
 
 
 def _is_cuda(value: object) -> bool:
@@ -36,19 +40,32 @@ def _is_cuda(value: object) -> bool:
     return isinstance(value, str) and (value == "cuda" or value.startswith("cuda:"))
 
 
+def _is_number(value: object) -> bool:
+    """Where a device is expected, a plain number is that GPU."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _to_cpu(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith(_GPU_TYPE):
+        return value.replace(_GPU_TYPE, "torch.", 1)
     return torch.device("cpu") if _is_cuda(value) else value
 
 
-def _redirected(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` with every ``cuda`` device among its arguments turned into ``cpu``."""
+def _redirected(function: Callable[..., Any], takes_number: bool = False) -> Callable[..., Any]:
+    """``function`` with every ``cuda`` device among its arguments turned into ``cpu``, and no memory pinned.
+
+    ``takes_number``: its first argument after self may be the number of a GPU.
+    """
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         args = tuple(_to_cpu(arg) for arg in args)
+        if takes_number and len(args) > 1 and _is_number(args[1]):
+            args = (args[0], torch.device("cpu"), *args[2:])
         for name in ("device", "map_location"):
-            if _is_cuda(kwargs.get(name)):
+            if _is_cuda(kwargs.get(name)) or _is_number(kwargs.get(name)):
                 kwargs[name] = torch.device("cpu")
+        kwargs.pop("pin_memory", None)
         return function(*args, **kwargs)
 
     return call
@@ -69,10 +86,10 @@ class _Patches:
         else:
             self._stack.callback(setattr, owner, name, old)
 
-    def wrap(self, owner: Any, name: str) -> None:
+    def wrap(self, owner: Any, name: str, takes_number: bool = False) -> None:
         function = getattr(owner, name, None)
         if function is not None:
-            wrapper = _redirected(function)
+            wrapper = _redirected(function, takes_number)
             self.set(owner, name, wrapper)
             self._known_to_torchscript(function, wrapper)
 
@@ -95,13 +112,20 @@ def cuda_redirected_to_cpu(device: DeviceInfo) -> Iterator[None]:
             patches.wrap(torch, name)
         for name in _TENSOR_METHODS:
             patches.wrap(torch.Tensor, name)
-        patches.wrap(torch.nn.Module, "to")
+        for name in ("fftfreq", "rfftfreq"):
+            patches.wrap(torch.fft, name)
+        for name in ("nested_tensor", "as_nested_tensor"):
+            patches.wrap(torch.nested, name)
+        patches.wrap(torch.Tensor, "to", takes_number=True)
+        patches.wrap(torch.nn.Module, "to", takes_number=True)
         patches.wrap(torch.nn.Module, "to_empty")
         patches.set(torch.Tensor, "cuda", lambda tensor, *args, **kwargs: tensor)
+        patches.set(torch.Tensor, "record_stream", lambda tensor, stream: None)
         patches.set(torch.Tensor, "pin_memory", lambda tensor, *args, **kwargs: tensor)
         patches.set(torch.nn.Module, "cuda", lambda module, *args, **kwargs: module)
         patches.set(torch.UntypedStorage, "cuda", lambda storage, *args, **kwargs: storage)
         _patch_generator(patches)
+        _patch_data_parallel(patches)
         _patch_autocast(patches)
         _patch_cuda_module(patches, device)
         yield
@@ -119,6 +143,16 @@ def _patch_generator(patches: _Patches) -> None:
             return original.__new__(original, device=_to_cpu(device))  # type: ignore[call-arg]  # a C type
 
     patches.set(torch, "Generator", Generator)
+
+
+def _patch_data_parallel(patches: _Patches) -> None:
+    original = torch.nn.DataParallel.__init__
+
+    def start(self: torch.nn.DataParallel[Any], *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        self.device_ids = []  # as torch itself does without a GPU: the module is called as it is
+
+    patches.set(torch.nn.DataParallel, "__init__", start)
 
 
 def _patch_autocast(patches: _Patches) -> None:
@@ -184,16 +218,25 @@ def _patch_cuda_module(patches: _Patches, device: DeviceInfo) -> None:
         "is_bf16_supported": True,
         "mem_get_info": (memory, memory),
         "memory_stats": {},
+        "memory_summary": "",
+        "is_current_stream_capturing": False,
+        "initial_seed": 0,
         **dict.fromkeys(("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"), 0),
         **dict.fromkeys(
             ("init", "set_device", "synchronize", "empty_cache", "reset_peak_memory_stats", "ipc_collect", "set_stream",
-             "reset_max_memory_allocated", "set_per_process_memory_fraction"),
+             "reset_max_memory_allocated", "set_per_process_memory_fraction", "set_rng_state", "set_rng_state_all"),
         ),
     }  # fmt: skip
     for name, answer in answers.items():
         patches.set(torch.cuda, name, functools.partial(_answer, answer))
     for name in ("manual_seed", "manual_seed_all", "seed", "seed_all"):
         patches.set(torch.cuda, name, functools.partial(_answer, None))
+    patches.set(torch.cuda, "get_rng_state", lambda *args: torch.zeros(16, dtype=torch.uint8))
+    patches.set(torch.cuda, "get_rng_state_all", lambda: [torch.zeros(16, dtype=torch.uint8)])
+    for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
+        patches.set(torch.cuda.nvtx, name, functools.partial(_answer, None))
+    for name in _TENSOR_TYPES:
+        patches.set(torch.cuda, f"{name}Tensor", getattr(torch, f"{name}Tensor"))
     patches.set(torch.cuda, "Stream", _Stream)
     patches.set(torch.cuda, "Event", _Stream)
     patches.set(torch.cuda, "current_stream", lambda *args: _Stream())

@@ -21,6 +21,7 @@ _NUMBER = "number"
 _NAMED = "named"
 #: Ops on other layouts, quantised tensors and nested tensors are counted and named, not replayed.
 _NOT_STRIDED = "not strided"
+_META = "meta tensor: it has no values and runs no kernel"
 
 
 class NotReplayable(Exception):
@@ -65,8 +66,10 @@ class Folding:
         if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
             raise NotReplayable(f"{_NOT_STRIDED} tensor ({_form(tensor)})")
         if tensor.is_meta:
-            raise NotReplayable("meta tensor: it has no values and runs no kernel")
+            raise NotReplayable(_META)
         storage = tensor.untyped_storage()
+        if tensor._is_zerotensor() or (not storage.nbytes() and tensor.numel()):
+            raise NotReplayable("tensor without memory: zeros by definition, or freed by the program")
         number = self._storages.setdefault(storage._cdata, len(self.tensors))
         self.tensors.append(tensor)
         dtype = tensor.dtype
@@ -86,6 +89,8 @@ class Folding:
 
     def _constant(self, arg: Any) -> Folded:
         if isinstance(arg, torch.device):
+            if arg.type == "meta":
+                raise NotReplayable(_META)
             return (_NAMED, "device", "cpu" if self.accelerator and arg.type == "cpu" else "device")
         if isinstance(arg, torch.Generator):
             return (_NAMED, "generator", "cpu" if self.accelerator and arg.device.type == "cpu" else "device")

@@ -107,7 +107,8 @@ class ValueRecorder:
     def sample(self, tensors: Mapping[int, torch.Tensor], kept: KeptCall, exact: Container[int] = ()) -> None:
         """Looks at the tensors of one call, by position. ``exact`` positions are copied even as large floats."""
         self._settle(wait=False)
-        with torch.no_grad():
+        # Neither the program's tensor subclasses nor its function modes (a default device) have a part in these looks.
+        with torch.no_grad(), torch._C.DisableTorchFunction():
             raws = {position: _raw(tensor) for position, tensor in tensors.items() if tensor.numel()}
             wanted = {position for position, raw in raws.items() if self._affordable(raw, position in exact)}
             if any(raw.is_cuda for raw in raws.values()):
@@ -271,7 +272,7 @@ def _blocks(span: Span) -> Iterator[bytes | memoryview]:
 
 def _raw(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor without lazy conjugate and negative bits: what its memory holds."""
-    tensor = tensor.detach()
+    tensor = tensor.detach().as_subclass(torch.Tensor)
     if tensor.is_complex() and tensor.is_conj():
         tensor = tensor.conj()
     return tensor._neg_view() if tensor.is_neg() else tensor

@@ -236,3 +236,13 @@ dist.all_reduce(torch.ones(1))
     assert merged.notes[0] == "merged from 2 ranks"
     assert len(merged.notes) == 2
     assert read_opset(tmp_path / "merged.audit") == merged
+
+
+def test_modules_beside_the_program_shadow_nothing_of_the_audit(tmp_path: Path) -> None:
+    (tmp_path / "cuda.py").write_text("raise AssertionError\n")
+    (tmp_path / "queue.py").write_text("raise AssertionError\n")
+    (tmp_path / "program").mkdir()
+    (tmp_path / "program" / "prog.py").write_text("import torch\nfrom beside import x\nx.sin()\n")
+    (tmp_path / "program" / "beside.py").write_text("import torch\nx = torch.ones(2)\n")
+    done = cli("trace", "program/prog.py", "-o", "m.audit", cwd=tmp_path, env={"PYTHONSAFEPATH": "1"})
+    assert done.returncode == 0, done.stderr

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from audit.schema import Case, Named, Source, TensorSpec, Trace
 from audit.tracer.recorder import Recorder
@@ -246,3 +250,72 @@ def test_a_custom_op_is_named_and_runs() -> None:
         trace = record(lambda: torch.ops.audit_test.twice(torch.ones(2)))
     assert [item.what for item in trace.not_audited] == ["audit_test::twice.default"]
     assert "not an aten op" in trace.not_audited[0].reason
+
+
+def test_fake_tensors_are_named_and_work_as_they_do_untraced() -> None:
+    def work() -> None:
+        with FakeTensorMode():
+            out = nn.LayerNorm(4)(nn.Linear(3, 4)(torch.randn(2, 3)))
+            out.sum().backward()
+        assert out.shape == (2, 4)
+
+    trace = record(work)
+    assert trace.cases == ()
+    reasons = {item.reason for item in trace.not_audited}
+    assert reasons <= {"fake tensor: shapes alone, runs no kernel", "meta tensor: it has no values and runs no kernel"}
+
+
+def test_making_a_tensor_on_the_meta_device_is_no_case() -> None:
+    trace = record(lambda: torch.empty(1 << 40, device="meta"))
+    assert trace.cases == ()
+    assert [item.what for item in trace.not_audited] == ["aten::empty.memory_format"]
+
+
+def test_a_graph_that_the_program_captures_holds_none_of_the_tracers_ops() -> None:
+    x = torch.randn(2, 3)
+    graphs = []
+
+    def work() -> None:
+        graphs.append(make_fx(lambda a: nn.functional.layer_norm(a, (3,)))(x))
+
+    work()
+    record(work)
+    untraced, traced = ([str(node.target) for node in graph.graph.nodes] for graph in graphs)
+    assert traced == untraced
+
+
+def test_the_programs_own_dispatch_mode_sees_the_ops_that_it_sees_untraced() -> None:
+    class Counting(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen[-1].append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    seen: list[list[str]] = []
+
+    def work() -> None:
+        x = torch.randn(2, 3, requires_grad=True)
+        seen.append([])
+        with Counting():
+            nn.functional.layer_norm(x, (3,)).sum().backward()
+
+    work()
+    record(work)
+    assert seen[0] == seen[1] != []
+
+
+def test_transforms_of_torch_func_work_and_their_inner_ops_are_recorded() -> None:
+    x = torch.randn(5, 3)
+
+    def work() -> None:
+        per_sample = torch.func.vmap(torch.func.grad(lambda a: nn.functional.layer_norm(a, (3,)).pow(2).sum()))(x)
+        assert per_sample.shape == (5, 3)
+        assert torch.equal(torch.func.jacrev(lambda a: 2 * a)(x[0]), 2 * torch.eye(3))
+
+    assert "aten::native_layer_norm.default" in {case.op for case in record(work).cases}
+
+
+def test_a_tensor_whose_memory_was_freed_is_named() -> None:
+    x = torch.randn(4)
+    x.untyped_storage().resize_(0)
+    [item] = record(lambda: x.view(2, 2)).not_audited
+    assert item.reason == "tensor without memory: zeros by definition, or freed by the program"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -15,7 +15,8 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="nothing is re
 
 @pytest.fixture(autouse=True)
 def redirected() -> Iterator[None]:
-    with cuda_redirected_to_cpu(DeviceInfo("none", "AMD Instinct MI300X", "gfx942", {})):
+    facts = {"total_memory_bytes": str(192 << 30), "compute_units": "304"}
+    with cuda_redirected_to_cpu(DeviceInfo("none", "AMD Instinct MI300X", "gfx942", facts)):
         yield
 
 
@@ -46,3 +47,35 @@ def test_a_generator_is_an_instance_of_its_class() -> None:
     assert isinstance(torch.Generator("cuda"), torch.Generator)
     assert isinstance(torch.default_generator, torch.Generator)
     assert not isinstance(3, torch.Generator)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.ones(2).to(0),
+        lambda: torch.ones(2, device=0),
+        lambda: torch.empty(2, pin_memory=True).fill_(1.0),
+        lambda: torch.ones(2, dtype=torch.float64).type("torch.cuda.FloatTensor"),
+        lambda: torch.cuda.FloatTensor([1.0, 1.0]),
+        lambda: torch.sparse_coo_tensor([[0, 1]], [1.0, 1.0], device="cuda", check_invariants=True).to_dense(),
+    ],
+)
+def test_every_way_to_name_a_gpu_gives_a_tensor_on_the_cpu(make: Callable[[], torch.Tensor]) -> None:
+    tensor = make()
+    assert (tensor.device.type, tensor.dtype, tensor.tolist()) == ("cpu", torch.float32, [1.0, 1.0])
+
+
+def test_what_training_scripts_ask_of_torch_cuda_is_answered() -> None:
+    torch.cuda.set_rng_state(torch.cuda.get_rng_state())
+    torch.cuda.set_rng_state_all(torch.cuda.get_rng_state_all())
+    torch.cuda.nvtx.range_push("step")
+    torch.cuda.nvtx.range_pop()
+    torch.ones(2).record_stream(torch.cuda.current_stream())
+    assert not torch.cuda.is_current_stream_capturing()
+    assert torch.cuda.memory_summary() == ""
+
+
+def test_a_data_parallel_module_runs() -> None:
+    model = torch.nn.DataParallel(torch.nn.Linear(3, 2).cuda(), device_ids=[0])
+    assert model(torch.ones(4, 3)).shape == (4, 2)
+    assert torch.nn.Linear(3, 2).to(0).weight.device.type == "cpu"

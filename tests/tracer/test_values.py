@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -128,3 +129,17 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
     _, spans = recorder.build(Source("script", "test"), {})
     with pytest.raises(UnfinishedError, match=r"No space left on device.*\[disk-full\]"):
         values.write(Path("/dev/full"), spans)
+
+
+def test_a_subclass_of_tensor_is_kept_as_its_elements_and_not_asked_for_the_looks(tmp_path: Path) -> None:
+    class Watched(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func)
+            return super().__torch_function__(func, types, args, kwargs)
+
+    seen: list[object] = []
+    x = torch.ones(3).as_subclass(Watched)
+    _, kept = capture(tmp_path, lambda: torch.sin(x))
+    assert kept["aten::sin.default/0"].tolist() == [1.0, 1.0, 1.0]
+    assert seen == [torch.sin]
