@@ -49,6 +49,7 @@ _EXACT_POSITIONS: Mapping[str, frozenset[int]] = {"aten::scaled_dot_product_atte
 _ANNOTATIONS = ("profiler::", "prim::")
 #: nn.LSTM and its like pack their weights for the GPU that they were traced on; the numbers do not change.
 _PACKING = ("aten::_cudnn_rnn_flatten_weight", "aten::_cudnn_init_dropout_state")
+_FAKE = torch._C._TorchDispatchModeKey.FAKE
 _COLLECTIVES = ("c10d::", "_c10d_functional::", "_c10d_functional_autograd::", "symm_mem::")
 
 
@@ -165,8 +166,9 @@ class Recorder(TorchDispatchMode):
         if types and any(_desugars(cls) for cls in types):
             if not any(issubclass(cls, FakeTensor) for cls in types):
                 return NotImplemented  # the subclass runs first, and its inner ops come back here
-            self.note_unaudited(str(func), "fake tensor: shapes alone, runs no kernel")
-            return func(*args, **(kwargs or {}))
+            return self._run_fake(func, args, kwargs or {})
+        if torch._C._get_dispatch_mode(_FAKE) is not None:
+            return self._run_fake(func, args, kwargs or {})
         if not isinstance(func, torch._ops.OpOverload):
             self.note_unaudited(str(func), "higher-order op: its body is not a sequence of aten calls")
             return func(*args, **(kwargs or {}))
@@ -178,6 +180,10 @@ class Recorder(TorchDispatchMode):
                 return run_dispatched_composite(func, args, kwargs or {})
         self._record(func, args, kwargs)
         return func(*args, **(kwargs or {}))
+
+    def _run_fake(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self.note_unaudited(str(func), "fake tensor: shapes alone, runs no kernel")
+        return func(*args, **kwargs)
 
     def _intercept(self, op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A composite, on its way from the program to autograd."""
