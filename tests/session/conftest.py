@@ -49,6 +49,12 @@ def cli() -> Cli:
 
 
 @pytest.fixture(scope="session")
+def device(simulates: bool) -> str:
+    """A healthy device for what no fault is needed for: ``sim``, or ``cpu`` where this torch (2.9) has no ``sim``."""
+    return "sim" if simulates else "cpu"
+
+
+@pytest.fixture(scope="session")
 def opset(cli: Cli, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``m.audit`` of ``PROGRAM``: mm, exp, softmax, sum, cat, topk and the set-up, about ten cases."""
     folder = tmp_path_factory.mktemp("opset")

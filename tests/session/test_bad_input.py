@@ -61,7 +61,7 @@ def test_wrong_use_is_one_sentence_and_exit_code_2(cli: Cli, tmp_path: Path, arg
     ],
 )
 def test_a_fault_file_that_does_not_load_is_named(
-    cli: Cli, opset: Path, tmp_path: Path, content: str, slug: str
+    simulated_device: None, cli: Cli, opset: Path, tmp_path: Path, content: str, slug: str
 ) -> None:
     (tmp_path / "faults.py").write_text(content)
     done = cli("run", opset, "--device", "sim:faults.py", "-o", "run", cwd=tmp_path)
@@ -70,25 +70,25 @@ def test_a_fault_file_that_does_not_load_is_named(
     assert done.returncode == 2
 
 
-def test_a_damaged_or_newer_trace_is_refused(cli: Cli, opset: Path, tmp_path: Path) -> None:
+def test_a_damaged_or_newer_trace_is_refused(cli: Cli, device: str, opset: Path, tmp_path: Path) -> None:
     whole = opset.read_bytes()
     for name, content in {"cut": whole[: len(whole) // 2], "empty": b"", "text": b"hello"}.items():
         path = tmp_path / f"{name}.audit"
         path.write_bytes(content)
-        done = cli("run", path, "--device", "sim", "-o", tmp_path / name)
+        done = cli("run", path, "--device", device, "-o", tmp_path / name)
         assert sentence(done.stderr).endswith("[not-an-opset]")
         assert done.returncode == 2
     with zipfile.ZipFile(tmp_path / "newer.audit", "w") as archive:
         archive.writestr("trace.json", json.dumps({"format_version": 99}))
-    done = cli("run", tmp_path / "newer.audit", "--device", "sim", "-o", tmp_path / "newer")
+    done = cli("run", tmp_path / "newer.audit", "--device", device, "-o", tmp_path / "newer")
     assert sentence(done.stderr).endswith("[newer-format]")
     assert done.returncode == 2
 
 
 def test_a_run_file_cut_in_a_line_is_reported_and_its_whole_lines_are_kept(
-    cli: Cli, opset: Path, tmp_path: Path
+    cli: Cli, device: str, opset: Path, tmp_path: Path
 ) -> None:
-    assert cli("run", opset, "--device", "sim", "-o", tmp_path / "run").returncode == 0
+    assert cli("run", opset, "--device", device, "-o", tmp_path / "run").returncode == 0
     file = tmp_path / "run" / "run.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join(lines[:-2]) + lines[-2][:40])
@@ -104,7 +104,7 @@ def test_a_run_file_cut_in_a_line_is_reported_and_its_whole_lines_are_kept(
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/full").exists(), reason="needs root to mount a small disk")
-def test_a_full_disk_keeps_what_was_written(cli: Cli, opset: Path, tmp_path: Path) -> None:
+def test_a_full_disk_keeps_what_was_written(cli: Cli, device: str, opset: Path, tmp_path: Path) -> None:
     import subprocess
 
     small = tmp_path / "small"
@@ -115,16 +115,16 @@ def test_a_full_disk_keeps_what_was_written(cli: Cli, opset: Path, tmp_path: Pat
     if mounted.returncode != 0:
         pytest.skip(f"cannot mount a small disk here: {mounted.stderr.decode().strip()}")
     try:
-        done = cli("run", opset, "--device", "sim", "-o", small / "run")
+        done = cli("run", opset, "--device", device, "-o", small / "run")
         assert done.returncode == 3
         assert "No space left on device" in sentence(done.stderr)
     finally:
         subprocess.run(["umount", str(small)], check=True)
 
 
-def test_a_program_that_does_not_fit_in_memory_is_one_sentence(cli: Cli, tmp_path: Path) -> None:
+def test_a_program_that_does_not_fit_in_memory_is_one_sentence(cli: Cli, device: str, tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text("import torch\ntorch.ones(4).exp()\ntorch.ones(1 << 48)\n")
-    done = cli("run", "x.py", "--device", "sim", "-o", "run", cwd=tmp_path, env=ENVIRONMENT)
+    done = cli("run", "x.py", "--device", device, "-o", "run", cwd=tmp_path, env=ENVIRONMENT)
     assert done.returncode == 3
     assert "can't allocate memory" in sentence(done.stderr)
     assert "aten::exp.default" in (tmp_path / "run" / "summary.json").read_text()

@@ -21,10 +21,10 @@ def verdicts(folder: Path) -> dict[str, tuple[str, list[str]]]:
     return {v["key"]: (v["status"], sorted(f["code"] for f in v["findings"])) for v in summary["verdicts"]}
 
 
-def kill_after(opset: Path, folder: Path, n_bytes: int) -> None:
+def kill_after(opset: Path, device: str, folder: Path, n_bytes: int) -> None:
     """Starts a run and SIGKILLs it as soon as its run file has grown by ``n_bytes`` beyond the cases."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "audit", "run", str(opset), "--device", "sim", "-o", str(folder), "-q"],
+        [sys.executable, "-m", "audit", "run", str(opset), "--device", device, "-o", str(folder), "-q"],
         env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     file, base = folder / "run.jsonl", None
@@ -40,9 +40,9 @@ def kill_after(opset: Path, folder: Path, n_bytes: int) -> None:
 
 
 def kill_and_resume(
-    cli: Cli, opset: Path, folder: Path, n_bytes: int, cut: int, whole: dict[str, tuple[str, list[str]]]
+    cli: Cli, opset: Path, device: str, folder: Path, n_bytes: int, cut: int, whole: dict[str, tuple[str, list[str]]]
 ) -> None:
-    kill_after(opset, folder, n_bytes)
+    kill_after(opset, device, folder, n_bytes)
     file = folder / "run.jsonl"
     measured_before = set(read_run(folder).measurements)
     # A kill can also fall between two bytes of a line; the file is then cut there.
@@ -52,7 +52,7 @@ def kill_and_resume(
     cut_off = read_run(folder)
     measured_before &= set(cut_off.measurements)
     under_way = set(cut_off.started)
-    done = cli("run", opset, "--device", "sim", "-o", folder, "--resume", "-q")
+    done = cli("run", opset, "--device", device, "-o", folder, "--resume", "-q")
     assert done.returncode == 0, done.stderr
     after = verdicts(folder)
     assert measured_before <= set(read_run(folder).measurements)
@@ -65,45 +65,49 @@ def kill_and_resume(
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(cli: Cli, opset: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, list[str]]]:
+def uninterrupted(
+    cli: Cli, opset: Path, device: str, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[str, list[str]]]:
     folder = tmp_path_factory.mktemp("whole") / "run"
-    assert cli("run", opset, "--device", "sim", "-o", folder, "-q").returncode == 0
+    assert cli("run", opset, "--device", device, "-o", folder, "-q").returncode == 0
     return verdicts(folder)
 
 
-def test_a_killed_run_resumes_to_the_same_verdicts(cli: Cli, opset: Path, tmp_path: Path, uninterrupted: dict) -> None:  # type: ignore[type-arg]
-    kill_and_resume(cli, opset, tmp_path / "run", 1500, 11, uninterrupted)
+def test_a_killed_run_resumes_to_the_same_verdicts(
+    cli: Cli, opset: Path, device: str, tmp_path: Path, uninterrupted: dict
+) -> None:  # type: ignore[type-arg]
+    kill_and_resume(cli, opset, device, tmp_path / "run", 1500, 11, uninterrupted)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_twenty_kills_at_random_moments_mid_line_too(
-    cli: Cli, opset: Path, tmp_path: Path, uninterrupted: dict
+    cli: Cli, opset: Path, device: str, tmp_path: Path, uninterrupted: dict
 ) -> None:  # type: ignore[type-arg]
     dice = random.Random(20)
     for number in range(20):
         cut = dice.randrange(0, 60) if number % 2 else 0
-        kill_and_resume(cli, opset, tmp_path / str(number), dice.randrange(0, 6000), cut, uninterrupted)
+        kill_and_resume(cli, opset, device, tmp_path / str(number), dice.randrange(0, 6000), cut, uninterrupted)
 
 
 def test_the_case_under_way_is_run_again_only_when_asked(
-    cli: Cli, opset: Path, tmp_path: Path, uninterrupted: dict
+    cli: Cli, opset: Path, device: str, tmp_path: Path, uninterrupted: dict
 ) -> None:  # type: ignore[type-arg]
     folder = tmp_path / "run"
-    assert cli("run", opset, "--device", "sim", "-o", folder, "-q").returncode == 0
+    assert cli("run", opset, "--device", device, "-o", folder, "-q").returncode == 0
     file = folder / "run.jsonl"
     lines = file.read_text().splitlines(keepends=True)
     last = max(i for i, line in enumerate(lines) if line.startswith('{"started"'))
     file.write_text("".join(lines[: last + 1]))
-    assert cli("run", opset, "--device", "sim", "-o", folder, "--resume", "-q").returncode == 0
+    assert cli("run", opset, "--device", device, "-o", folder, "--resume", "-q").returncode == 0
     [under_way] = [key for key, (_, codes) in verdicts(folder).items() if codes == ["SUP104"]]
     assert under_way == json.loads(lines[last])["started"]
-    assert cli("run", opset, "--device", "sim", "-o", folder, "--resume", "--retry-started", "-q").returncode == 0
+    assert cli("run", opset, "--device", device, "-o", folder, "--resume", "--retry-started", "-q").returncode == 0
     assert verdicts(folder) == uninterrupted
 
 
-def test_the_auditors_death_takes_its_children_along(opset: Path, tmp_path: Path) -> None:
-    kill_after(opset, tmp_path / "run", 200)
+def test_the_auditors_death_takes_its_children_along(opset: Path, device: str, tmp_path: Path) -> None:
+    kill_after(opset, device, tmp_path / "run", 200)
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         left = [

@@ -178,8 +178,8 @@ def test_the_report_of_a_real_run_of_500_cases_with_findings_stays_under_3_mb(
     (tmp_path / "faults.py").write_text(FAULTS.replace("aten::exp.default", "aten::silu.default"))
     llama = checkout / "examples" / "llama_train.py"
     done = cli(
-        "run", llama, "--steps", "12", "--device", f"sim:{tmp_path / 'faults.py'}", "-o", tmp_path / "run",
-        "--", "--steps", "12", timeout=800,
+        "run", llama, "--steps", "24", "--device", f"sim:{tmp_path / 'faults.py'}", "-o", tmp_path / "run",
+        "--", "--steps", "24", timeout=800,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     verdicts = json.loads((tmp_path / "run" / "summary.json").read_text())["verdicts"]
