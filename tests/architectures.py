@@ -34,7 +34,7 @@ def bert() -> list[torch.Tensor]:
     return _train(model, lambda: model(tokens, attention_mask=mask, labels=tokens).loss)
 
 
-def llama() -> list[torch.Tensor]:
+def _llama() -> transformers.LlamaForCausalLM:
     config = transformers.LlamaConfig(
         vocab_size=128,
         hidden_size=32,
@@ -43,39 +43,36 @@ def llama() -> list[torch.Tensor]:
         num_key_value_heads=2,
         intermediate_size=64,
     )
-    model = transformers.LlamaForCausalLM(config)
+    return transformers.LlamaForCausalLM(config)
+
+
+def llama() -> list[torch.Tensor]:
+    model = _llama()
     tokens = torch.randint(0, 128, (2, 16))
     return _train(model, lambda: model(tokens, labels=tokens).loss)
 
 
 def llama_generation() -> list[torch.Tensor]:
-    config = transformers.LlamaConfig(
-        vocab_size=128,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        intermediate_size=64,
-    )
-    model = transformers.LlamaForCausalLM(config).eval()
+    model = _llama().eval()
     tokens = torch.randint(3, 128, (1, 6))
     return [model.generate(tokens, max_new_tokens=4, do_sample=True, pad_token_id=0)]
 
 
-def vit() -> list[torch.Tensor]:
+def _vit() -> transformers.ViTForImageClassification:
     config = transformers.ViTConfig(
         image_size=32, patch_size=8, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
     )
-    model = transformers.ViTForImageClassification(config)
+    return transformers.ViTForImageClassification(config)
+
+
+def vit() -> list[torch.Tensor]:
+    model = _vit()
     pixels = torch.randn(2, 3, 32, 32)
     return _train(model, lambda: model(pixels, labels=torch.tensor([0, 1])).loss)
 
 
 def vit_inference() -> list[torch.Tensor]:
-    config = transformers.ViTConfig(
-        image_size=32, patch_size=8, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64
-    )
-    model = transformers.ViTForImageClassification(config).eval()
+    model = _vit().eval()
     with torch.inference_mode():
         return [model(torch.randn(2, 3, 32, 32)).logits.clone()]
 

@@ -6,11 +6,9 @@ is always run exactly as the program asked, and its result is returned untouched
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -26,9 +24,8 @@ from torch.utils._python_dispatch import (
     _pop_mode_temporarily,
 )
 
-from audit.codec import case_key
-from audit.schema import Case, NotAudited, Phase, Source, TensorSpec, Trace, Values
-from audit.tracer.backward import BackwardLinks, CompositeCall, GradSampler
+from audit.schema import Case, NotAudited, Phase, Source, Trace
+from audit.tracer.backward import BackwardLinks, GradSampler
 from audit.tracer.composites import (
     CompositeKernels,
     Interceptor,
@@ -37,7 +34,8 @@ from audit.tracer.composites import (
     run_composite,
     run_dispatched_composite,
 )
-from audit.tracer.signature import Folded, Folding, NotReplayable, call_to_args, to_arg, uses_accelerator
+from audit.tracer.record import Record, cases_of, folded_into
+from audit.tracer.signature import Folded, Folding, NotReplayable, uses_accelerator
 from audit.tracer.values import KeptCall, Span, ValueRecorder
 from audit.tracer.whereabouts import ForwardPlaces, ModuleStack, SourceLines
 
@@ -51,23 +49,6 @@ _ANNOTATIONS = ("profiler::", "prim::")
 _PACKING = ("aten::_cudnn_rnn_flatten_weight", "aten::_cudnn_init_dropout_state")
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 _COLLECTIVES = ("c10d::", "_c10d_functional::", "_c10d_functional_autograd::", "symm_mem::")
-
-
-@dataclass
-class Record:
-    """One signature while the program runs."""
-
-    op: str
-    folded: Folded
-    phase: Phase
-    on_accelerator: bool
-    n_calls: int = 0
-    modules: Counter[str] = field(default_factory=Counter)
-    sources: Counter[str] = field(default_factory=Counter)
-    kept: KeptCall = field(default_factory=KeptCall)
-    kept_grads: dict[int, KeptCall] = field(default_factory=dict)
-    n_tensors: int = 0
-    with_backward: list[CompositeCall] = field(default_factory=list)
 
 
 class Recorder(TorchDispatchMode):
@@ -324,16 +305,17 @@ class Recorder(TorchDispatchMode):
 
     def build(self, source: Source, environment: Mapping[str, str]) -> tuple[Trace, dict[str, Span]]:
         """The trace and the kept values by their names in the value file."""
-        on_accelerator = any(record.on_accelerator for record in self._records.values())
+        audited = self._audited_records()
         not_audited = Counter(self._not_audited)
+        audited_ids = {id(record) for record in audited}
+        for record in self._records.values():
+            if id(record) not in audited_ids:
+                not_audited[record.op, "ran on the CPU in the program"] += record.n_calls
         cases: dict[str, Case] = {}
         spans: dict[str, Span] = {}
-        for record in self._records.values():
-            if on_accelerator and not record.on_accelerator:
-                not_audited[record.op, "ran on the CPU in the program"] += record.n_calls
-                continue
-            for case, case_spans in _cases_of(record):
-                cases[case.key] = _folded_into(cases.get(case.key), case)
+        for record in audited:
+            for case, case_spans in cases_of(record):
+                cases[case.key] = folded_into(cases.get(case.key), case)
                 spans.update({f"{case.key}/{position}": span for position, span in case_spans.items()})
         trace = Trace(
             source=source,
@@ -345,9 +327,14 @@ class Recorder(TorchDispatchMode):
         )
         return trace, spans
 
+    def _audited_records(self) -> list[Record]:
+        """What becomes cases: where a GPU took part, its calls; a program that used none is audited whole."""
+        records = list(self._records.values())
+        return [record for record in records if record.on_accelerator] or records
+
     def vendor_ops(self) -> list[str]:
         """Ops in the trace that only one vendor's device, or only the CPU, has: composites that were missed."""
-        return sorted({record.op for record in self._records.values() if is_vendor_op(record.op)})
+        return sorted({record.op for record in self._audited_records() if is_vendor_op(record.op)})
 
 
 # --- one call ---------------------------------------------------------------------------------------------------
@@ -397,6 +384,8 @@ def _unauditable(name: str) -> str:
         return "vendor's packing of weights: moves memory, and belongs to the RNN call that follows"
     if name.startswith(_COLLECTIVES):
         return "collective: needs the other ranks"
+    if name.startswith("aten::from_file"):
+        return "opens a file: it depends on no device"
     if not name.startswith("aten::"):
         return "not an aten op: it exists where its library was loaded, and has no reference"
     return ""
@@ -407,75 +396,3 @@ def _fold_grad(grad: torch.Tensor) -> Folded:
         return Folding(accelerator=False, grad=False).fold(grad)
     except NotReplayable:
         return None
-
-
-# --- records to cases -------------------------------------------------------------------------------------------
-
-
-def _cases_of(record: Record) -> Iterator[tuple[Case, dict[int, Span]]]:
-    """The cases of one record: forward alone, and one for each distinct set of gradients that arrived."""
-    variants: Counter[tuple[Folded, ...] | None] = Counter(
-        tuple(call.grads.get(i) for i in range(call.n_outputs)) for call in record.with_backward if call.grads
-    )
-    n_forward_only = record.n_calls - sum(variants.values())
-    if n_forward_only:
-        variants[None] += n_forward_only
-    for grads, n_calls in variants.items():
-        yield _case(record, grads, n_calls)
-
-
-def _case(record: Record, folded_grads: tuple[Folded, ...] | None, n_calls: int) -> tuple[Case, dict[int, Span]]:
-    args, kwargs = call_to_args(record.folded)
-    values, spans = dict(record.kept.values), dict(record.kept.spans)
-    grads: tuple[TensorSpec | None, ...] | None = None
-    if folded_grads is not None:
-        specs: list[TensorSpec | None] = []
-        position = record.n_tensors
-        for output, folded in enumerate(folded_grads):
-            spec = to_arg(folded)
-            if not isinstance(spec, TensorSpec):
-                specs.append(None)
-                continue
-            specs.append(dataclasses.replace(spec, storage=position))
-            kept = record.kept_grads.get(output, KeptCall())
-            if 0 in kept.values:
-                values[position] = kept.values[0]
-            if 0 in kept.spans:
-                spans[position] = kept.spans[0]
-            position += 1
-        grads = tuple(specs)
-    case = Case(
-        key=case_key(record.op, args, kwargs, record.phase, grads),
-        op=record.op,
-        args=args,
-        kwargs=kwargs,
-        phase=record.phase,
-        grads=grads,
-        n_calls=n_calls,
-        modules=_places(record.modules),
-        sources=_places(record.sources),
-        values=_described(values, spans),
-    )
-    return case, spans
-
-
-def _places(counted: Counter[str]) -> tuple[str, ...]:
-    return tuple(place for place, _ in counted.most_common() if place)
-
-
-def _described(values: Mapping[int, Values], spans: Mapping[int, Span]) -> dict[int, Values]:
-    return {
-        position: dataclasses.replace(value, stored=position in spans) for position, value in sorted(values.items())
-    }
-
-
-def _folded_into(old: Case | None, new: Case) -> Case:
-    """Equal cases from the accelerator and from the CPU, or from two overload spellings, become one."""
-    if old is None:
-        return new
-    return dataclasses.replace(
-        new,
-        n_calls=old.n_calls + new.n_calls,
-        modules=tuple(dict.fromkeys(old.modules + new.modules)),
-        sources=tuple(dict.fromkeys(old.sources + new.sources)),
-    )

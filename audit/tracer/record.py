@@ -1,0 +1,100 @@
+"""One signature while the program runs, and the cases that it becomes when the trace is built."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from audit.codec import case_key
+from audit.schema import Case, Phase, TensorSpec, Values
+from audit.tracer.backward import CompositeCall
+from audit.tracer.signature import Folded, call_to_args, to_arg
+from audit.tracer.values import KeptCall, Span
+
+
+@dataclass
+class Record:
+    """One signature while the program runs."""
+
+    op: str
+    folded: Folded
+    phase: Phase
+    on_accelerator: bool
+    n_calls: int = 0
+    modules: Counter[str] = field(default_factory=Counter)
+    sources: Counter[str] = field(default_factory=Counter)
+    kept: KeptCall = field(default_factory=KeptCall)
+    kept_grads: dict[int, KeptCall] = field(default_factory=dict)
+    n_tensors: int = 0
+    with_backward: list[CompositeCall] = field(default_factory=list)
+
+
+def cases_of(record: Record) -> Iterator[tuple[Case, dict[int, Span]]]:
+    """The cases of one record: forward alone, and one for each distinct set of gradients that arrived."""
+    variants: Counter[tuple[Folded, ...] | None] = Counter(
+        tuple(call.grads.get(i) for i in range(call.n_outputs)) for call in record.with_backward if call.grads
+    )
+    n_forward_only = record.n_calls - sum(variants.values())
+    if n_forward_only:
+        variants[None] += n_forward_only
+    for grads, n_calls in variants.items():
+        yield _case(record, grads, n_calls)
+
+
+def _case(record: Record, folded_grads: tuple[Folded, ...] | None, n_calls: int) -> tuple[Case, dict[int, Span]]:
+    args, kwargs = call_to_args(record.folded)
+    values, spans = dict(record.kept.values), dict(record.kept.spans)
+    grads: tuple[TensorSpec | None, ...] | None = None
+    if folded_grads is not None:
+        specs: list[TensorSpec | None] = []
+        position = record.n_tensors
+        for output, folded in enumerate(folded_grads):
+            spec = to_arg(folded)
+            if not isinstance(spec, TensorSpec):
+                specs.append(None)
+                continue
+            specs.append(dataclasses.replace(spec, storage=position))
+            kept = record.kept_grads.get(output, KeptCall())
+            if 0 in kept.values:
+                values[position] = kept.values[0]
+            if 0 in kept.spans:
+                spans[position] = kept.spans[0]
+            position += 1
+        grads = tuple(specs)
+    case = Case(
+        key=case_key(record.op, args, kwargs, record.phase, grads),
+        op=record.op,
+        args=args,
+        kwargs=kwargs,
+        phase=record.phase,
+        grads=grads,
+        n_calls=n_calls,
+        modules=_places(record.modules),
+        sources=_places(record.sources),
+        values=_described(values, spans),
+    )
+    return case, spans
+
+
+def _places(counted: Counter[str]) -> tuple[str, ...]:
+    return tuple(place for place, _ in counted.most_common() if place)
+
+
+def _described(values: Mapping[int, Values], spans: Mapping[int, Span]) -> dict[int, Values]:
+    return {
+        position: dataclasses.replace(value, stored=position in spans) for position, value in sorted(values.items())
+    }
+
+
+def folded_into(old: Case | None, new: Case) -> Case:
+    """Equal cases from the accelerator and from the CPU, or from two overload spellings, become one."""
+    if old is None:
+        return new
+    return dataclasses.replace(
+        new,
+        n_calls=old.n_calls + new.n_calls,
+        modules=tuple(dict.fromkeys(old.modules + new.modules)),
+        sources=tuple(dict.fromkeys(old.sources + new.sources)),
+    )
