@@ -160,4 +160,5 @@ def _decode(path: Path, number: int, cls: type[T], content: Any) -> T:
     try:
         return decode(cls, content)
     except DecodeError as error:
-        raise UsageError(f"{path}:{number}: {error}", "malformed-record") from error
+        reason = str(error).removesuffix(f" [{error.slug}]")
+        raise UsageError(f"{path}:{number}: {reason}", "malformed-record") from error

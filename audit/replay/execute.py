@@ -25,7 +25,10 @@ class Produced:
 
 @lru_cache(maxsize=4096)
 def resolve(name: str) -> torch._ops.OpOverload:
-    """``aten::addmm.default`` to the op. Raises AttributeError for an op that this process does not know."""
+    """``aten::addmm.default`` to the op. Raises AttributeError for an op that this process does not know or not run.
+
+    A trace may come from a stranger: only what the tracer records is run, and nothing that opens files.
+    """
     namespace, _, rest = name.partition("::")
     base, _, overload = rest.rpartition(".") if "." in rest else (rest, "", "default")
     packet = getattr(getattr(torch.ops, namespace), base, None)
@@ -34,6 +37,8 @@ def resolve(name: str) -> torch._ops.OpOverload:
         raise AttributeError(
             f"torch {torch.__version__} has no operator {name}; is the library that defines it imported?"
         )
+    if not torch._C._dispatch_has_kernel(found.name()) or name.startswith("aten::from_file"):
+        raise AttributeError(f"{name} is no operator of the dispatcher, or opens files: it is not replayed")
     return found
 
 

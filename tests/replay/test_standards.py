@@ -81,3 +81,9 @@ def test_outputs_for_the_devices_own_backward_are_not_compared(build):
 def test_private_outputs_are_named_as_the_schema_names_them():
     returns = {r.name for r in resolve("aten::_scaled_dot_product_flash_attention.default")._schema.returns}
     assert {"rng_state", "unused", "debug_attn_mask", "cum_seq_q", "max_q"} <= returns
+
+
+@pytest.mark.parametrize("op", ["aten::from_file.default", "prim::Print.default", "aten::save.default"])
+def test_what_no_tracer_records_is_not_run_for_a_strangers_trace(op):
+    with pytest.raises(AttributeError, match="is no operator of the dispatcher, or opens files"):
+        resolve(op)
