@@ -37,8 +37,9 @@ bench: $(VENV)/.test ## what tracing, replaying and reporting cost here (medians
 evidence: $(VENV)/.test ## the long tests: real kills, big reports, whole models
 	$(RUN) pytest -m "(slow or evidence) and not gpu" $(PYTEST_ARGS)
 
-gpu: $(VENV)/.test ## the tests that need a HIP or CUDA GPU
+gpu: $(VENV)/.test ## the tests that need a HIP or CUDA GPU, and the substituted HIP branches on it
 	$(RUN) pytest -m gpu $(PYTEST_ARGS)
+	$(RUN) pytest tests/device/test_gpu_hip_branches.py $(PYTEST_ARGS)
 
 clean: ## remove .venv and everything that was built
 	rm -rf "$(VENV)" build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
