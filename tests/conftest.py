@@ -1,4 +1,4 @@
-"""What all tests share: the folder of this checkout."""
+"""What all tests share: the folder of this checkout, and whether this torch can simulate a device."""
 
 from __future__ import annotations
 
@@ -11,3 +11,18 @@ import pytest
 def checkout() -> Path:
     """The root of the repository, where Makefile and pyproject.toml are."""
     return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def simulates() -> bool:
+    """Whether this torch can have the simulated device, by its version: 2.9 cannot, 2.10 is the first that can."""
+    import torch
+
+    return tuple(int(number) for number in torch.__version__.split(".")[:2]) >= (2, 10)
+
+
+@pytest.fixture(scope="session")
+def simulated_device(simulates: bool) -> None:
+    """Skips a test of the simulated device where this torch cannot have one."""
+    if not simulates:
+        pytest.skip("the simulated device needs torch 2.10 or newer")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch.utils.backend_registration
 
 from audit.doctor import doctor, document, works
 from audit.errors import UsageError
@@ -23,8 +24,9 @@ def test_without_selftest_the_machine_is_looked_at_and_no_file_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert doctor() == 0
-    assert "torch: torch 2." in capsys.readouterr().out
+    code, shown = doctor(), capsys.readouterr().out
+    assert "torch: torch 2." in shown
+    assert code == (3 if "failed " in shown else 0)  # a GPU build of torch without a GPU fails a check
     assert list(tmp_path.iterdir()) == []
 
 
@@ -36,7 +38,9 @@ def test_a_file_that_exists_is_not_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_planted_fault_is_found_on_this_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_planted_fault_is_found_on_this_machine(
+    simulated_device: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "doctor.json"
     assert doctor(selftest=True, output=file) == 0, capsys.readouterr().out
     content = json.loads(file.read_text())
@@ -54,6 +58,17 @@ def test_every_planted_fault_is_found_on_this_machine(tmp_path: Path, capsys: py
     assert content["works"] is True
     assert str(tmp_path) not in file.read_text()
     assert str(Path.home()) not in file.read_text()
+
+
+def test_where_no_device_can_be_simulated_the_selftest_says_so_and_still_leaves_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delattr(torch.utils.backend_registration, "_setup_privateuseone_for_python_backend", raising=False)
+    assert doctor(selftest=True, device="none", output=tmp_path / "doctor.json") == 3
+    assert "use torch 2.10 or newer" in capsys.readouterr().out
+    content = json.loads((tmp_path / "doctor.json").read_text())
+    assert (content["planted"], content["works"]) == ([], False)
+    assert content["preflight"][-1]["message"].endswith("[sim-unavailable]")
 
 
 def test_one_fault_that_is_not_found_means_that_the_audit_does_not_work_here() -> None:

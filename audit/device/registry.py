@@ -32,8 +32,9 @@ _DEVICES: dict[str, Callable[[], Device]] = {"hip": _open_gpu, "cuda": _open_gpu
 def resolve(name: str) -> str:
     """The device that ``name`` means here: ``auto`` is hip, else cuda, else ``none``. Opens nothing.
 
-    Raises UsageError: ``unknown-device``, ``no-device`` when the one asked for is not there, ``bad-fault-file`` when
-    there is no such file. That the file loads is found out by ``open_device``.
+    Raises UsageError: ``unknown-device``, ``no-device`` when the one asked for is not there, ``sim-unavailable`` when
+    this torch cannot simulate one, ``bad-fault-file`` when there is no such file. That the file loads is found out by
+    ``open_device``.
     """
     if name == "auto":
         found = gpu.flavour()
@@ -42,11 +43,12 @@ def resolve(name: str) -> str:
         path = Path(name.removeprefix("sim:"))
         if not path.is_file():
             raise UsageError(f"there is no fault file {path}; expected --device sim:FAULTS.py", "bad-fault-file")
-        return name
-    if name not in _DEVICES and name != "none":
+    elif name not in _DEVICES and name != "none":
         raise UsageError(f"unknown device {name!r}; choose one of {', '.join(NAMES)}", "unknown-device")
     if name in ("hip", "cuda") and (problem := _absence(name)):
         raise UsageError(problem, "no-device")
+    if name.partition(":")[0] == "sim" and (problem := _sim_absence()):
+        raise UsageError(problem, "sim-unavailable")
     return name
 
 
@@ -61,6 +63,13 @@ def open_device(name: str) -> Device:
 
         return SimDevice.from_file(Path(resolved.removeprefix("sim:")))
     return _DEVICES[resolved]()
+
+
+def _sim_absence() -> str:
+    """Why this torch cannot simulate a device, or an empty string."""
+    from audit.device.sim import backend  # a process that simulates nothing loads nothing of it
+
+    return backend.absence()
 
 
 def _absence(name: str) -> str:

@@ -135,9 +135,36 @@ def test_a_fault_file_that_is_not_there_is_refused_before_anything_is_opened() -
     assert raised.value.slug == "bad-fault-file"
 
 
-@pytest.mark.parametrize("name", ["sim", "cpu"])
-def test_sim_and_cpu_open_anywhere(name: str) -> None:
-    assert registry.open_device(name).info().backend == name
+@pytest.mark.usefixtures("simulated_device")
+def test_the_simulated_device_opens_without_a_gpu() -> None:
+    assert registry.open_device("sim").info().backend == "sim"
+
+
+def test_the_cpu_opens_anywhere() -> None:
+    assert registry.open_device("cpu").info().backend == "cpu"
+
+
+@pytest.mark.parametrize(
+    "remove",
+    [
+        "import torch.utils.backend_registration as r; vars(r).pop('_setup_privateuseone_for_python_backend', None)",
+        "import torch; del torch._C._current_autograd_node",
+        "import torch; torch.utils.rename_privateuse1_backend('npu')",
+    ],
+)
+def test_a_torch_that_cannot_simulate_says_so_with_exit_code_two(remove: str) -> None:
+    script = """
+        REMOVE
+        from audit.device.registry import open_device
+        from audit.errors import UsageError
+        try:
+            open_device("sim")
+        except UsageError as error:
+            print(error.slug, error.exit_code)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script).replace("REMOVE", remove)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == "sim-unavailable 2\n"
 
 
 def test_none_cannot_be_opened() -> None:

@@ -24,6 +24,8 @@ from audit.device.sim.faults import Call, Fault, load_faults
 from audit.errors import UsageError
 from audit.schema import Copy, Kernel
 
+pytestmark = pytest.mark.usefixtures("simulated_device")
+
 aten = torch.ops.aten
 
 

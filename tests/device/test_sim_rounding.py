@@ -10,6 +10,8 @@ from audit.device.sim.device import SimDevice
 from audit.device.sim.rounding import interleaved, moved_one_ulp, reordered, restored
 from tests.device.healthy_calls import ARITHMETIC, EXACT, HealthyCall
 
+pytestmark = pytest.mark.usefixtures("simulated_device")
+
 
 def _results(call: HealthyCall) -> tuple[torch.Tensor, torch.Tensor]:
     """First output on the simulated device and on the CPU."""

@@ -109,6 +109,7 @@ def test_every_fault_file_has_a_program_that_brings_it_out() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("simulated_device")
 @pytest.mark.parametrize("name", FAULT_FILES)
 def test_the_audit_finds_what_a_fault_file_plants(name: str, tmp_path: Path) -> None:
     program, op, expected = FOUND[name]

@@ -71,7 +71,7 @@ def build() -> Build:
 
 
 @pytest.fixture(scope="session")
-def fault_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+def fault_file(tmp_path_factory: pytest.TempPathFactory, simulated_device: None) -> Callable[[str], str]:
     """Writes a fault file and gives the device name for it."""
 
     def write(source: str) -> str:

@@ -31,7 +31,7 @@ FAULTS |= {"aten::_softmax.default": host, "aten::topk.default": refuse}
 
 
 @pytest.fixture(scope="module")
-def faulty_run(cli: Cli, opset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def faulty_run(simulated_device: None, cli: Cli, opset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("faulty")
     (folder / "faults.py").write_text(FAULTS)
     done = cli(
@@ -126,8 +126,10 @@ def test_without_a_device_each_case_is_predicted_and_says_so(cli: Cli, opset: Pa
     assert read_run(tmp_path / "run").measurements == {}
 
 
-def test_a_time_budget_replays_what_costs_most_and_names_what_it_left(cli: Cli, opset: Path, tmp_path: Path) -> None:
-    done = cli("run", opset, "--device", "sim", "--time-budget", "0.001s", "-o", tmp_path / "run")
+def test_a_time_budget_replays_what_costs_most_and_names_what_it_left(
+    cli: Cli, device: str, opset: Path, tmp_path: Path
+) -> None:
+    done = cli("run", opset, "--device", device, "--time-budget", "0.001s", "-o", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     run = read_run(tmp_path / "run")
     assert 1 <= len(run.measurements) < len(run.cases)
@@ -143,9 +145,9 @@ def test_a_time_budget_replays_what_costs_most_and_names_what_it_left(cli: Cli, 
     assert len(left) == len(run.cases) - len(run.measurements)
 
 
-def test_a_script_that_raises_is_audited_that_far_and_exits_3(cli: Cli, tmp_path: Path) -> None:
+def test_a_script_that_raises_is_audited_that_far_and_exits_3(cli: Cli, device: str, tmp_path: Path) -> None:
     (tmp_path / "prog.py").write_text("import torch\ntorch.ones(4).exp()\nraise OSError('data set is gone')\n")
-    done = cli("run", "prog.py", "--device", "sim", "-o", "run", cwd=tmp_path)
+    done = cli("run", "prog.py", "--device", device, "-o", "run", cwd=tmp_path)
     assert done.returncode == 3
     assert statuses(tmp_path / "run")["aten::exp.default"] == "supported"
     assert done.stderr.strip().endswith(
@@ -173,7 +175,7 @@ def test_help_is_there_and_every_option_of_run_is_in_it(cli: Cli) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_report_of_a_real_run_of_500_cases_with_findings_stays_under_3_mb(
-    cli: Cli, tmp_path: Path, checkout: Path
+    simulated_device: None, cli: Cli, tmp_path: Path, checkout: Path
 ) -> None:
     (tmp_path / "faults.py").write_text(FAULTS.replace("aten::exp.default", "aten::silu.default"))
     llama = checkout / "examples" / "llama_train.py"

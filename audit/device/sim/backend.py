@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.utils.backend_registration
 from torch._ops import OpOverload
 
 from audit.device.sim.executor import EXECUTOR, KERNELS, map_tensors, qualified, tensor_leaves
@@ -166,26 +167,33 @@ _PRIVATE_NAMES = (
     "_SetExcludeDispatchKeyGuard",
 )
 
+#: What registers a device in Python; not public either.
+_SET_UP = "_setup_privateuseone_for_python_backend"
+
 _LIBRARY: list[torch.library.Library] = []
+
+
+def absence() -> str:
+    """Why the torch that is here cannot have the simulated device, or an empty string. Registers nothing."""
+    missing = [f"torch._C.{name}" for name in _PRIVATE_NAMES if not hasattr(torch._C, name)]
+    if not hasattr(torch.utils.backend_registration, _SET_UP):  # new in torch 2.10
+        missing.insert(0, f"torch.utils.backend_registration.{_SET_UP}")
+    return _sentence(f"has no {missing[0]}") if missing else ""
 
 
 def register() -> None:
     """Makes ``sim`` a device of this process; once only. Raises UsageError (``sim-unavailable``) where it cannot."""
     if _LIBRARY:
         return
-    missing = [name for name in _PRIVATE_NAMES if not hasattr(torch._C, name)]
-    if missing:
-        raise _unavailable(f"has no torch._C.{missing[0]}")
-    try:
-        from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
-    except ImportError as error:
-        raise _unavailable("cannot register a backend in Python") from error
+    if problem := absence():
+        raise UsageError(problem, "sim-unavailable")
     from audit.device.sim import composites
 
     try:
-        _setup_privateuseone_for_python_backend("sim", backend_module=_backend_module())
+        getattr(torch.utils.backend_registration, _SET_UP)("sim", backend_module=_backend_module())
     except RuntimeError as error:  # another package, such as one for NPUs, has taken the one private key
-        raise _unavailable(f"refuses: {str(error).partition(chr(10))[0]}") from error
+        message = _sentence(f"refuses: {str(error).partition(chr(10))[0]}")
+        raise UsageError(message, "sim-unavailable") from error
     library = torch.library.Library("aten", "IMPL")
     for func in [*_factories(), torch.ops.aten._fused_rms_norm.default]:
         library.impl(func.name().removeprefix("aten::"), _kernel(func), "PrivateUse1")
@@ -194,9 +202,8 @@ def register() -> None:
     _LIBRARY.append(library)
 
 
-def _unavailable(reason: str) -> UsageError:
-    message = (
-        f"the simulated device needs parts of PyTorch that are not public, and torch {torch.__version__} {reason}; "
-        "use torch 2.13, which it is tested with, or another --device"
+def _sentence(reason: str) -> str:
+    return (
+        f"the simulated device leans on parts of PyTorch that are not public, and torch {torch.__version__} {reason}; "
+        "use torch 2.10 or newer (tested with 2.10.0 and 2.13.0), or another --device"
     )
-    return UsageError(message, "sim-unavailable")
