@@ -6,13 +6,16 @@ its model is gone when the replay starts.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -25,6 +28,9 @@ from audit.tracer.recorder import Recorder
 from audit.tracer.redirect import redirection
 from audit.tracer.values import ValueRecorder
 from audit.tracer.writing import write_trace
+
+#: How long the program's threads may go on when it has ended and its trace is written.
+THREADS_LIMIT_S = 10.0
 
 
 def main(arguments: list[str]) -> int:
@@ -39,6 +45,24 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return 3  # the auditor got it too, and says so
     return 0
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the process with ``code`` whatever the program left behind: its threads, exit handlers, native libraries.
+
+    A loader's thread whose queue nobody empties any more would keep the process for ever.
+    """
+    deadline = time.monotonic() + THREADS_LIMIT_S
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join(max(0.0, deadline - time.monotonic()))
+    end = os._exit
+    os._exit = lambda status: end(code)  # an exit handler's own code is not the audit's
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # whatever the program put there, or closed
+            stream.flush()
+    end(code)
 
 
 def trace_program(program: Program, output: Path, values_bytes: int, gpu: DeviceInfo | None) -> None:

@@ -19,9 +19,9 @@ from audit.targets import Target
 _START = """
 import sys
 sys.path[:] = [sys.argv.pop(1), *(entry for entry in sys.path if entry)]
-from audit.tracer.child import main
+from audit.tracer.child import leave, main
 del sys.path[0]
-sys.exit(main(sys.argv[1:]))
+leave(main(sys.argv[1:]))
 """
 
 
@@ -37,7 +37,7 @@ def trace_in_child(
             "n_steps": n_steps,
             "mode": mode,
         },
-        "output": str(output),
+        "output": str(output.absolute()),  # the program may change its folder
         "values_bytes": values_bytes,
         "gpu": encode(gpu),
     }

@@ -26,6 +26,8 @@ from audit.tracer.recorder import Recorder
 #: An optimizer exists but never steps (an evaluation script, accumulation over very many batches): after this many
 #: forward calls a step, the program is ended all the same, since real scripts run for days.
 FORWARDS_PER_STEP = 64
+#: So much of an exception's message is kept: some hold a whole tensor, or a compiler's output.
+MESSAGE_CHARACTERS = 500
 
 
 class StepsDone(BaseException):
@@ -116,6 +118,7 @@ def run_program(program: Program, recorder: Recorder) -> Source:
     counter = StepCounter(recorder, program.n_steps)
     error: str | None = None
     mode: str | None = None
+    process = os.getpid()
     with _surroundings(program), counter.watching_optimizers(), _hard_exit_caught():
         recorder.start()
         try:
@@ -134,6 +137,8 @@ def run_program(program: Program, recorder: Recorder) -> Source:
         except BaseException as problem:  # noqa: BLE001 - the program's own failure, whatever it is: what was recorded is audited
             error = _describe(problem)
         finally:
+            if os.getpid() != process:
+                os._exit(1 if error else 0)  # a process that the program forked: the trace is its parent's to write
             recorder.stop()
     kind = "module" if program.is_module else "file" if mode else "script"
     n_steps = recorder.n_optimizer_steps or counter.n_forwards
@@ -152,7 +157,10 @@ def _describe(problem: BaseException) -> str:
         if f"{os.sep}audit{os.sep}tracer{os.sep}" not in f.filename
     ]
     where = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
-    return f"{type(problem).__name__}: {problem}{where}"
+    message = "".join(c if c.isprintable() else " " for c in str(traceback.TracebackException.from_exception(problem)))
+    if len(message) > MESSAGE_CHARACTERS:
+        message = f"{message[:MESSAGE_CHARACTERS]}..."
+    return f"{type(problem).__name__}: {message}{where}"
 
 
 # --- scripts and modules -----------------------------------------------------------------------------------------

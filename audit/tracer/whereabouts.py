@@ -101,6 +101,7 @@ class SourceLines:
 
     def __init__(self) -> None:
         self._outside: dict[CodeType, bool] = {}
+        self._folder = os.getcwd()  # the program may leave it, and delete the one that it is in
 
     def current(self) -> str:
         frame: FrameType | None = sys._getframe(2)
@@ -112,7 +113,7 @@ class SourceLines:
             if outside is None:
                 outside = self._outside[code] = _is_outside(code.co_filename)
             if outside:
-                return f"{_shorten(code.co_filename)}:{frame.f_lineno}"
+                return f"{_shorten(code.co_filename, self._folder)}:{frame.f_lineno}"
             frame = frame.f_back
         return ""
 
@@ -123,10 +124,10 @@ def _is_outside(filename: str) -> bool:
     return not filename.startswith((_TORCH_FOLDER, _AUDIT_FOLDER)) and os.sep + "contextlib.py" not in filename
 
 
-def _shorten(filename: str) -> str:
+def _shorten(filename: str, folder: str) -> str:
     """A path that tells nothing about the machine: from site-packages on, else relative to the working folder."""
     marker = f"{os.sep}site-packages{os.sep}"
     if marker in filename:
         return filename.rsplit(marker, 1)[1]
-    relative = os.path.relpath(filename)
+    relative = os.path.relpath(os.path.join(folder, filename), folder)
     return os.path.basename(filename) if relative.startswith("..") else relative

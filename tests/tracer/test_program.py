@@ -246,3 +246,39 @@ def test_modules_beside_the_program_shadow_nothing_of_the_audit(tmp_path: Path) 
     (tmp_path / "program" / "beside.py").write_text("import torch\nx = torch.ones(2)\n")
     done = cli("trace", "program/prog.py", "-o", "m.audit", cwd=tmp_path, env={"PYTHONSAFEPATH": "1"})
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "left_behind",
+    [
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(10000,)).start()",
+        "import atexit, os\natexit.register(lambda: os._exit(7))",
+        "import os\nif os.fork() == 0:\n    torch.ones(2).cos()\n    raise SystemExit(0)\nos.wait()",
+    ],
+    ids=["a thread", "an exit handler", "a forked process"],
+)
+def test_what_a_program_leaves_behind_neither_holds_nor_spoils_the_trace(tmp_path: Path, left_behind: str) -> None:
+    done, trace = traced(tmp_path, f"import torch\ntorch.ones(2).sin()\n{left_behind}\ntorch.ones(2).tan()\n")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ops(trace) == {"aten::ones.default": 2, "aten::sin.default": 1, "aten::tan.default": 1}
+
+
+def test_an_exception_of_any_form_is_one_bounded_line(tmp_path: Path) -> None:
+    ending = (
+        "class Mute(Exception):\n    def __str__(self): raise RuntimeError\nraise Mute from ValueError('\\ud800')\n"
+    )
+    done, _ = traced(tmp_path, f"import torch\ntorch.ones(2).sin()\n{ending}")
+    assert "the program ended early: Mute: <exception str() failed> at prog.py:5 [program-ended]" in done.stderr
+    done, trace = traced(tmp_path, "import torch\ntorch.ones(2).sin()\nraise ValueError('x\\n' * 5000)\n", "--force")
+    assert trace is not None
+    assert trace.source.error is not None
+    assert len(trace.source.error) < 600
+    assert "\n" not in trace.source.error
+
+
+def test_a_program_may_change_its_folder_and_delete_it(tmp_path: Path) -> None:
+    ending = "import os, tempfile\nos.chdir(tempfile.mkdtemp())\nos.rmdir(os.getcwd())\ntorch.ones(2).cos()\n"
+    done, trace = traced(tmp_path, f"import torch\ntorch.ones(2).sin()\n{ending}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert trace is not None
+    assert trace.cases[-1].sources == ("prog.py:6",)
