@@ -94,11 +94,14 @@ def _quietly() -> Iterator[None]:
 
 
 def _config() -> Any:
-    """Overloads and the bytes of copies in the events; None where this torch has no such settings (before 2.9)."""
-    try:
-        return torch._C._profiler._ExperimentalConfig(capture_overload_names=True, expose_kineto_event_metadata=True)
-    except (AttributeError, TypeError):
-        return None
+    """Overloads and the bytes of copies in the events; torch 2.9 tells overloads only. None where it has neither."""
+    with_bytes: dict[str, Any] = {"expose_kineto_event_metadata": True}  # new in torch 2.10
+    for settings in (with_bytes, {}):
+        try:
+            return torch._C._profiler._ExperimentalConfig(capture_overload_names=True, **settings)
+        except (AttributeError, TypeError):
+            continue
+    return None
 
 
 def on_device(event: Any) -> bool:

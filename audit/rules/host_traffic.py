@@ -21,9 +21,10 @@ def round_trip(case: Case, measurement: Measurement, header: RunHeader, threshol
 
     "Of their size": on the way down more than a few scalars a copy, and both ways at least a fraction of the operands'
     bytes (on the way back of the outputs', where those are fewer, so that a reduction done on the host shows too).
+    Copies whose bytes the profiler does not tell (torch 2.9 has no setting for it) are a note.
     """
     down, up = _total(measurement, "DtoH"), _total(measurement, "HtoD")
-    if not (down.nbytes or up.nbytes):
+    if not (down.count or up.count):
         return
     result_bytes = min(measurement.operand_bytes, _output_bytes(measurement) or measurement.operand_bytes)
     whole = (
@@ -50,7 +51,7 @@ def round_trip(case: Case, measurement: Measurement, header: RunHeader, threshol
 
 def _words(copy: Copy, way: str) -> str:
     copies = "1 copy" if copy.count == 1 else f"{copy.count} copies"
-    return f"{size(copy.nbytes)} {way} in {copies}"
+    return f"{size(copy.nbytes)} {way} in {copies}" if copy.nbytes else f"{copies} of unknown size {way}"
 
 
 def _total(measurement: Measurement, direction: str) -> Copy:

@@ -35,6 +35,15 @@ def test_a_note_names_the_one_direction_there_was(build):
     assert finding.message == "host traffic: 4 B to the host in 1 copy"
 
 
+def test_copies_whose_bytes_nobody_knows_are_a_note_and_not_silence(build):
+    path = _copies(Copy("DtoH", 0, 2), Copy("HtoD", 0))
+    [finding] = build.findings(build.measurement(path=path, operand_bytes=4096))
+    assert (finding.code, finding.status) == ("FBK301", "supported")
+    assert finding.message == (
+        "host traffic: 2 copies of unknown size to the host, 1 copy of unknown size to the device"
+    )
+
+
 @pytest.mark.parametrize(
     "copies",
     [
