@@ -59,7 +59,7 @@ def read_opset(path: Path) -> Trace:
             raise ValueError(f"{_TRACE} has {size} bytes")
         content = json.loads(archive.read(_TRACE))
     version = content.get("format_version") if isinstance(content, dict) else None
-    if type(version) is not int or version > FORMAT_VERSION:
+    if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
         raise UsageError(
             f"{path} has opset format {version}, this rocm-audit reads up to {FORMAT_VERSION}", "newer-format"
         )

@@ -314,5 +314,10 @@ def trace_only(options: RunOptions) -> tuple[Trace, Path]:
         raise UsageError(f"{path} exists; use --force to replace it", "exists")
     if options.target.kind == "opset":
         raise UsageError(f"{options.target.name} is a trace already; replay it with `rocm-audit run`", "bad-arguments")
+    if path.is_dir() or not os.access(path.absolute().parent, os.W_OK):  # known before the program runs for minutes
+        raise UsageError(
+            f"cannot write {path}: it is a folder, or its folder is missing or read-only; choose another file with -o",
+            "unwritable-output",
+        )
     trace_target(options.target, path, options)
     return read_opset(path), path

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 from audit.codec import tensors_of
+from audit.errors import UsageError
 from audit.replay.synthesis import generator, synthesise
 from audit.schema import Arg, Case, Named, TensorSpec, Values
 
@@ -78,10 +79,13 @@ def _extent(spec: TensorSpec) -> int:
 
 
 class ValueFile:
-    """Stored operand values, read lazily; ``None`` as path is a file without any."""
+    """Stored operand values, read lazily; ``None`` as path is a file without any. Raises UsageError."""
 
     def __init__(self, path: Path | None) -> None:
-        self._file = None if path is None else safe_open(str(path), framework="pt")
+        try:
+            self._file = None if path is None else safe_open(str(path), framework="pt")
+        except (SafetensorError, OSError) as error:
+            raise UsageError(f"the values stored in the trace cannot be read: {error}", "unreadable-values") from error
         self._names = frozenset(() if self._file is None else self._file.keys())
 
     def get(self, key: str, position: int) -> torch.Tensor | None:

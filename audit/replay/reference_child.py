@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from audit.codec import encode
-from audit.errors import UnfinishedError
+from audit.errors import UnfinishedError, UsageError
 from audit.replay.child import Child, Exit
 from audit.replay.engine import ReplaySettings
 from audit.replay.wire import ChannelClosed, DeadlinePassed, Message
@@ -130,6 +130,9 @@ class ReferenceChild:
         self._tasks.pop(0)
         self._head_since = time.monotonic()
         self._n_deaths.pop("", None)
+        if task.kind == "setup" and message.get("usage"):
+            usage = message["error"].removesuffix(f" [{message['slug']}]"), message["slug"]
+            raise UsageError(*usage)
         if task.kind == "setup" and "error" in message:
             raise UnfinishedError(f"the reference process cannot start: {message['error']}", "reference-lost")
         if task.kind == "prepare":

@@ -132,9 +132,10 @@ def run_program(program: Program, recorder: Recorder) -> Source:
             error = _exit_message(leaving.code)
         except ProgramExit as leaving:
             error = _exit_message(leaving.code)
-        except (KeyboardInterrupt, AuditError):
+        except AuditError:
             raise
         except BaseException as problem:  # noqa: BLE001 - the program's own failure, whatever it is: what was recorded is audited
+            # KeyboardInterrupt as well: where a person pressed Ctrl-C, the auditor has got it too and ends us.
             error = _describe(problem)
         finally:
             if os.getpid() != process:

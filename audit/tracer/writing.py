@@ -24,13 +24,21 @@ def write_trace(recorder: Recorder, source: Source, environment: Mapping[str, st
     """Writes what ``recorder`` saw to ``path``; the returned trace is what a reader of the file gets."""
     trace, spans = recorder.build(source, environment)
     values = recorder.values
-    with tempfile.TemporaryDirectory(prefix="rocm-audit-", dir=path.resolve().parent) as folder:
+    with _scratch(path) as folder:
         file = Path(folder, "values.safetensors")
         written = values is not None and values.write(file, spans)
         write_opset(path, trace, file if written else None)
     if values is not None:
         values.close()
     return trace
+
+
+def _scratch(path: Path) -> tempfile.TemporaryDirectory[str]:
+    """A folder beside ``path``, where what is moved to it must have room."""
+    try:
+        return tempfile.TemporaryDirectory(prefix="rocm-audit-", dir=path.resolve().parent)
+    except OSError as error:
+        raise UnfinishedError(f"cannot write {path}: {error.strerror}", "unwritable-output") from error
 
 
 def rank_path(path: Path) -> Path:
@@ -89,7 +97,7 @@ def merge_ranks(paths: Sequence[Path], target: Path) -> Trace:
         n_recorded=sum(trace.n_recorded for trace in traces),
         notes=(f"merged from {len(paths)} ranks", *dict.fromkeys(note for trace in traces for note in trace.notes)),
     )
-    with tempfile.TemporaryDirectory(prefix="rocm-audit-", dir=target.resolve().parent) as folder:
+    with _scratch(target) as folder:
         file = Path(folder, "merged.safetensors")
         written = ValueRecorder().write(file, _spans_of_ranks(paths, Path(folder)))
         write_opset(target, merged, file if written else None)

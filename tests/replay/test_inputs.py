@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
+from audit.errors import UsageError
 from audit.replay.inputs import InputError, ValueFile, bind, materialise, reach, storages_of
 from audit.replay.reference import narrow_operands
 from audit.replay.spool import read_spool, write_spool
@@ -205,3 +206,9 @@ def test_the_largest_integers_do_not_overflow():
 
 def test_booleans_follow_their_mean():
     assert made(20_000, torch.bool, Values(mean=0.9)).double().mean().item() == pytest.approx(0.9, abs=0.02)
+
+
+def test_a_damaged_value_file_is_one_sentence(tmp_path):
+    (tmp_path / "values.safetensors").write_bytes(b"hello")
+    with pytest.raises(UsageError, match=r"cannot be read: .* \[unreadable-values\]$"):
+        ValueFile(tmp_path / "values.safetensors")

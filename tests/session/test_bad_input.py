@@ -36,6 +36,8 @@ def sentence(stderr: str) -> str:
         (["run", "x.py", "--device", "none", "--gpu", "gfx9999"], "unknown-gpu"),
         (["run", "x.py", "--resume", "-o", "nothing"], "nothing-to-resume"),
         (["run", "x.py", "--device", "none", "-o", "/proc/nowhere"], "unwritable-output"),
+        (["trace", "x.py", "-o", "nowhere/m.audit"], "unwritable-output"),
+        (["trace", "x.py", "-o", ".", "--force"], "unwritable-output"),
         (["run", "trace.json"], "unsupported-target"),
         (["report", "nowhere"], "unreadable-run"),
         (["gate", "a", "b"], "not-yet"),

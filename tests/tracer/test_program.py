@@ -144,7 +144,13 @@ def test_a_program_that_raises_half_way_keeps_what_was_recorded_and_shows_the_ex
 
 @pytest.mark.parametrize(
     ("ending", "code"),
-    [("sys.exit(0)", 0), ("sys.exit(7)", 3), ("import os; os._exit(0)", 0), ("import os; os._exit(9)", 3)],
+    [
+        ("sys.exit(0)", 0),
+        ("sys.exit(7)", 3),
+        ("import os; os._exit(0)", 0),
+        ("import os; os._exit(9)", 3),
+        ("raise KeyboardInterrupt", 3),
+    ],
 )
 def test_a_program_that_exits_keeps_what_was_recorded(tmp_path: Path, ending: str, code: int) -> None:
     done, trace = traced(tmp_path, f"import sys, torch\ntorch.ones(2).sin()\n{ending}\n")
