@@ -128,6 +128,7 @@ def cuda_redirected_to_cpu(device: DeviceInfo) -> Iterator[None]:
         _patch_data_parallel(patches)
         _patch_autocast(patches)
         _patch_cuda_module(patches, device)
+        _patch_accelerator_module(patches)
         yield
 
 
@@ -184,6 +185,8 @@ class _Stream:
             return lambda *args, **kwargs: None
         if name == "query":
             return lambda: True
+        if name == "is_capturing":
+            return lambda: False
         if name == "elapsed_time":
             return lambda end: 0.0
         raise AttributeError(name)
@@ -243,6 +246,25 @@ def _patch_cuda_module(patches: _Patches, device: DeviceInfo) -> None:
     patches.set(torch.cuda, "default_stream", lambda *args: _Stream())
     patches.set(torch.cuda, "stream", lambda *args: nullcontext())
     patches.set(torch.cuda, "device", lambda *args: nullcontext())
+
+
+def _patch_accelerator_module(patches: _Patches) -> None:
+    """``torch.accelerator`` (2.6 on) asks ``torch.cuda.is_available`` and then C++, which asks the driver.
+
+    Optimizers go that way on every step: without this a CUDA build on a machine without a GPU ends the program there.
+    """
+    answers: dict[str, Any] = {
+        "is_available": True,
+        "device_count": 1,
+        "current_accelerator": torch.device("cuda"),
+        "current_device_index": 0,
+        "current_device_idx": 0,
+        "current_stream": _Stream(),
+        **dict.fromkeys(("set_device_index", "set_device_idx", "set_stream", "synchronize", "empty_cache")),
+    }
+    for name, answer in answers.items():
+        if hasattr(torch.accelerator, name):
+            patches.set(torch.accelerator, name, functools.partial(_answer, answer))
 
 
 def _answer(value: Any, *args: Any, **kwargs: Any) -> Any:

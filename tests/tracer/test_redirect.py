@@ -79,3 +79,20 @@ def test_a_data_parallel_module_runs() -> None:
     model = torch.nn.DataParallel(torch.nn.Linear(3, 2).cuda(), device_ids=[0])
     assert model(torch.ones(4, 3)).shape == (4, 2)
     assert torch.nn.Linear(3, 2).to(0).weight.device.type == "cpu"
+
+
+def test_the_accelerator_module_tells_the_same_story_without_asking_the_driver() -> None:
+    assert torch.accelerator.is_available()
+    assert torch.accelerator.current_accelerator() == torch.device("cuda")
+    assert torch.accelerator.current_stream().is_capturing() is False
+    torch.accelerator.synchronize()
+    assert torch.ones(2, device=torch.accelerator.current_accelerator()).device.type == "cpu"
+
+
+def test_an_optimizer_steps_on_any_build_of_torch() -> None:
+    model = torch.nn.Linear(2, 2).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(1, 2, device="cuda")).sum().backward()
+    before = model.weight.detach().clone()
+    optimizer.step()
+    assert not torch.equal(model.weight, before)
