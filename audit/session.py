@@ -125,7 +125,7 @@ def obtain_trace(options: RunOptions, progress: Progress) -> Trace:
     """The cases of the target, as ``cases.audit`` in the run folder."""
     cases_file = options.output / CASES_FILE
     if options.resume:
-        return read_opset(cases_file)
+        return _trace_of_run(options, cases_file)
     if options.target.kind == "opset":
         from audit.tracer.writing import copy_or_merge
 
@@ -133,6 +133,28 @@ def obtain_trace(options: RunOptions, progress: Progress) -> Trace:
     progress.phase(f"tracing {options.target.name}")
     trace_target(options.target, cases_file, options)
     return read_opset(cases_file)
+
+
+def _trace_of_run(options: RunOptions, cases_file: Path) -> Trace:
+    """The trace that the run in the folder began with. Raises UsageError where the target is another one."""
+    trace = read_opset(cases_file)
+    target, source = options.target, trace.source
+    keys = {case.key for case in trace.cases}
+    if target.kind != "opset":
+        is_other = (target.kind == "module", target.name) != (source.kind == "module", source.name)
+    else:
+        from audit.tracer.writing import rank_files
+
+        files = [target.path] if target.path.exists() else rank_files(target.path)
+        is_other = {case.key for file in files for case in read_opset(file).cases} != keys
+    run = read_run(options.output)
+    if is_other or run.header.n_cases != len(keys) or not keys.issuperset(case.key for case in run.cases):
+        raise UsageError(
+            f"the run in {options.output} is one of {run.header.source.name}, or {cases_file.name} there is not its "
+            f"trace; start one of {target.name} in another folder",
+            "other-program",
+        )
+    return trace
 
 
 def trace_target(target: Target, output: Path, options: RunOptions) -> None:
@@ -240,7 +262,9 @@ def _open_run(
             "other-device",
         )
     done = set(old.measurements) | (set() if options.retry_started else set(old.started))
+    known = {case.key for case in old.cases}
     with RunWriter.resume(path) as writer:
+        writer.cases(case for case in trace.cases if case.key not in known)
         yield old.header, writer, [case for case in cases if case.key not in done]
 
 

@@ -51,6 +51,10 @@ class RunWriter:
                 file.truncate(whole)
         return cls(path, os.open(path, os.O_WRONLY | os.O_APPEND))
 
+    def cases(self, cases: Iterable[Case]) -> None:
+        """Adds what a kill kept from being written when the run began."""
+        self._append([{"case": encode(case)} for case in cases])
+
     def started(self, key: str) -> None:
         """Notes that the device is about to be touched for ``key``."""
         self._append([{"started": key}])
@@ -130,6 +134,8 @@ def _assemble(path: Path, lines: list[bytes], warnings: tuple[str, ...]) -> Run:
             end = _decode(path, number, RunEnd, content)
     if header is None:
         raise UsageError(f"{path} is not a run file: it is empty", "not-a-run")
+    if len(cases) < header.n_cases:
+        warnings += (f"{path}: {header.n_cases - len(cases)} of {header.n_cases} cases are missing",)
     return Run(header, tuple(cases.values()), measurements, frozenset(started - measurements.keys()), end, warnings)
 
 

@@ -131,3 +131,28 @@ def _read(path: Path) -> bytes:
 def _parent(path: Path) -> int:
     status = _read(path.with_name("status")).decode(errors="replace")
     return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:")), 0)
+
+
+def test_a_kill_while_the_cases_were_written_loses_none_of_them(
+    cli: Cli, opset: Path, device: str, tmp_path: Path, uninterrupted: dict[str, tuple[str, list[str]]]
+) -> None:
+    kill_after(opset, device, tmp_path, 1)
+    lines = (tmp_path / "run.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "run.jsonl").write_bytes(b"".join(lines[:3]) + lines[3][:20])
+    assert "cases are missing" in read_run(tmp_path).warnings[-1]
+    done = cli("run", opset, "--device", device, "-o", tmp_path, "--resume", "-q")
+    assert done.returncode == 0, done.stderr
+    assert verdicts(tmp_path) == uninterrupted
+
+
+def test_a_run_is_not_resumed_with_another_program_or_trace(cli: Cli, opset: Path, device: str, tmp_path: Path) -> None:
+    kill_after(opset, device, tmp_path / "out", 1)
+    (tmp_path / "x.py").write_text("import torch\ntorch.ones(2).exp()\n")
+    assert cli("trace", "x.py", "-o", "x.audit", cwd=tmp_path).returncode == 0
+    for other in ("x.py", "x.audit"):
+        done = cli("run", other, "--device", device, "-o", "out", "--resume", cwd=tmp_path)
+        assert done.returncode == 2
+        assert done.stderr.strip().endswith("[other-program]")
+    (tmp_path / "x.audit").replace(tmp_path / "out" / "cases.audit")
+    done = cli("run", opset, "--device", device, "-o", "out", "--resume", cwd=tmp_path)
+    assert done.stderr.strip().endswith("[other-program]")
