@@ -76,14 +76,16 @@ def run(options: RunOptions, progress: Progress) -> tuple[Judgement, int]:
     from audit.device.registry import resolve
 
     device = resolve(options.device)  # before anything is traced: a missing device is known at once
-    prepare_output(options)
-    trace = obtain_trace(options, progress)
-    if device == "none":
-        end = _predict_only(options, trace)
-    else:
-        end = _replay_all(options, device, trace, progress)
-    judgement = judge(read_run(options.output))
-    write_reports(judgement, options.formats, options.output)
+    make_folder(options)
+    with alone_in(options.output):
+        clear_output(options)
+        trace = obtain_trace(options, progress)
+        if device == "none":
+            end = _predict_only(options, trace)
+        else:
+            end = _replay_all(options, device, trace, progress)
+        judgement = judge(read_run(options.output))
+        write_reports(judgement, options.formats, options.output)
     return judgement, exit_code(judgement, end, options.fail_on)
 
 
@@ -99,16 +101,13 @@ def exit_code(judgement: Judgement, end: RunEnd, fail_on: frozenset[Status]) -> 
 BUDGET_SPENT = "the time budget was spent"
 
 
-def prepare_output(options: RunOptions) -> None:
-    """Makes the run folder. Raises UsageError when it holds a run already, unless resuming or forced."""
+def make_folder(options: RunOptions) -> None:
+    """Makes the run folder, or finds the one to resume. Raises UsageError where it cannot be written."""
     folder = options.output
-    run_file = folder / RUN_FILE
     if options.resume:
-        if not run_file.exists():
-            raise UsageError(f"nothing to resume: {run_file} does not exist", "nothing-to-resume")
+        if not (folder / RUN_FILE).exists():
+            raise UsageError(f"nothing to resume: {folder / RUN_FILE} does not exist", "nothing-to-resume")
         return
-    if run_file.exists() and not options.force:
-        raise UsageError(f"{folder} holds a run already; use --force to replace it or --resume to go on", "exists")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -117,6 +116,36 @@ def prepare_output(options: RunOptions) -> None:
         raise UsageError(
             f"cannot write to {folder}: {error.strerror}; choose another folder with -o", "unwritable-output"
         ) from error
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keeps other audits out of the folder; the kernel lets go when this process dies. Raises UsageError."""
+    import fcntl  # not on every system that reads and judges run files
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(descriptor)
+        raise UsageError(
+            f"another audit is writing to {folder}; wait for it, or choose another folder with -o", "busy"
+        ) from error
+    except OSError:  # a file system without locks
+        pass
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def clear_output(options: RunOptions) -> None:
+    """Raises UsageError when the folder holds a run already, unless resuming or forced; removes what is replaced."""
+    folder, run_file = options.output, options.output / RUN_FILE
+    if options.resume:
+        return
+    if run_file.exists() and not options.force:
+        raise UsageError(f"{folder} holds a run already; use --force to replace it or --resume to go on", "exists")
     for stale in (run_file, folder / CASES_FILE, folder / "report.html", folder / "summary.json"):
         stale.unlink(missing_ok=True)
 

@@ -55,11 +55,14 @@ def test_a_file_cut_at_any_byte_behind_its_header_can_be_read_and_resumed(tmp_pa
         n_whole_lines = whole[:cut].count(b"\n")
         n_done = sum(line.startswith(b'{"measurement"') for line in whole.split(b"\n")[:n_whole_lines])
         assert len(run.measurements) == n_done
-        assert len(run.warnings) == (0 if whole[:cut].endswith(b"\n") else 1)
+        n_missing = len(CASES) - len(run.cases)
+        assert len(run.warnings) == (not whole[:cut].endswith(b"\n")) + (n_missing > 0)
         assert len(run.started) <= 1
         with RunWriter.resume(path) as writer:
+            writer.cases(CASES[len(run.cases) :])
             writer.measured(measured("sin-2"))
         assert "sin-2" in read_run(path).measurements
+        assert {case.key for case in read_run(path).cases} == {case.key for case in CASES}
         assert read_run(path).warnings == ()
 
 

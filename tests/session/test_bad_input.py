@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from audit.session import alone_in
 from tests.session.conftest import ENVIRONMENT, Cli
 
 
@@ -130,3 +131,13 @@ def test_a_program_that_does_not_fit_in_memory_is_one_sentence(cli: Cli, device:
     assert done.returncode == 3
     assert "can't allocate memory" in sentence(done.stderr)
     assert "aten::exp.default" in (tmp_path / "run" / "summary.json").read_text()
+
+
+def test_two_audits_do_not_share_a_folder(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text("import torch\ntorch.ones(2).exp()\n")
+    with alone_in(tmp_path):
+        done = cli("run", "x.py", "--device", "none", "-o", ".", "--force", cwd=tmp_path)
+    assert sentence(done.stderr).endswith("[busy]")
+    assert done.returncode == 2
+    assert not (tmp_path / "run.jsonl").exists()
+    assert cli("run", "x.py", "--device", "none", "-o", ".", cwd=tmp_path).returncode == 0
