@@ -8,13 +8,14 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import os
+import signal
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import audit
 from audit.errors import UsageError
@@ -77,7 +78,7 @@ def run(options: RunOptions, progress: Progress) -> tuple[Judgement, int]:
 
     device = resolve(options.device)  # before anything is traced: a missing device is known at once
     make_folder(options)
-    with alone_in(options.output):
+    with alone_in(options.output), termination_as_interrupt():
         clear_output(options)
         trace = obtain_trace(options, progress)
         if device == "none":
@@ -137,6 +138,25 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def termination_as_interrupt() -> Iterator[None]:
+    """SIGTERM (a scheduler, ``timeout``, a cancelled job) and SIGHUP end an audit as Ctrl-C does: children and scratch
+    files go, and what was measured is reported."""
+
+    def interrupt(number: int, frame: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    try:
+        old = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    except ValueError:  # not the main thread: signals are somebody else's
+        old = {}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
 
 
 def clear_output(options: RunOptions) -> None:
@@ -261,7 +281,7 @@ def _write_events(events: Iterator[object], writer: RunWriter, progress: Progres
             else:
                 return RunEnd(False, f"the device was lost: {getattr(event, 'reason', event)}")
     except KeyboardInterrupt:
-        return RunEnd(False, "interrupted from the keyboard")
+        return RunEnd(False, "interrupted")
     return RunEnd(True)
 
 

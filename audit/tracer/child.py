@@ -7,8 +7,10 @@ its model is gone when the replay starts.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -36,6 +38,7 @@ THREADS_LIMIT_S = 10.0
 def main(arguments: list[str]) -> int:
     """Traces as the JSON in ``arguments[0]`` says; on failure one sentence on stderr. Returns the exit code."""
     config = json.loads(arguments[0])
+    _die_with(config["auditor"])
     os.dup2(2, 1)  # the audit's own result goes to stdout; what the program prints is progress
     try:
         trace_program(_program(config["program"]), Path(config["output"]), config["values_bytes"], _gpu(config["gpu"]))
@@ -45,6 +48,14 @@ def main(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return 3  # the auditor got it too, and says so
     return 0
+
+
+def _die_with(auditor: int) -> None:
+    """The program does not run on when nobody waits for its trace any more (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+    if os.getppid() != auditor:  # it died before the call above
+        os._exit(3)
 
 
 def leave(code: int) -> NoReturn:

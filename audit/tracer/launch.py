@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -38,6 +39,7 @@ def trace_in_child(
             "mode": mode,
         },
         "output": str(output.absolute()),  # the program may change its folder
+        "auditor": os.getpid(),
         "values_bytes": values_bytes,
         "gpu": encode(gpu),
     }

@@ -156,3 +156,28 @@ def test_a_run_is_not_resumed_with_another_program_or_trace(cli: Cli, opset: Pat
     (tmp_path / "x.audit").replace(tmp_path / "out" / "cases.audit")
     done = cli("run", opset, "--device", device, "-o", "out", "--resume", cwd=tmp_path)
     assert done.stderr.strip().endswith("[other-program]")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_program_does_not_outlive_its_auditor(tmp_path: Path, number: signal.Signals) -> None:
+    note = tmp_path / "pid"
+    (tmp_path / "x.py").write_text(
+        f"import os, time\nopen({str(note)!r}, 'w').write(str(os.getpid()))\ntime.sleep(300)\n"
+    )
+    auditor = subprocess.Popen(
+        [sys.executable, "-m", "audit", "run", "x.py", "--device", "none", "-o", "out"],
+        cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while not (note.exists() and note.read_text()) and auditor.poll() is None:
+        time.sleep(0.05)
+    auditor.send_signal(number)
+    _, said = auditor.communicate(timeout=60)
+    assert "Traceback" not in said
+    if number == signal.SIGTERM:
+        assert auditor.returncode == 3
+        assert "rocm-audit: interrupted" in said
+    program = Path("/proc", note.read_text())
+    deadline = time.monotonic() + 10
+    while program.exists() and "\nState:\tZ" not in (program / "status").read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not program.exists() or "\nState:\tZ" in (program / "status").read_text()
