@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import audit
-from audit.errors import AuditError, UsageError
+from audit.errors import AuditError, UnfinishedError, UsageError
 from audit.schema import STATUSES, Judgement, Source
 
 if TYPE_CHECKING:
@@ -60,8 +60,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
         )
     except KeyboardInterrupt:
-        print("rocm-audit: interrupted; go on with --resume", file=sys.stderr)
-        return 3
+        return _fail(
+            UnfinishedError("interrupted; a run that was begun is kept, and --resume goes on with it", "interrupted")
+        )
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output went away; there is nobody left to tell
         return 3

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from audit.codec import DecodeError, decode, encode
 from audit.errors import UnfinishedError, UsageError
-from audit.schema import FORMAT_VERSION, Case, Measurement, Run, RunEnd, RunHeader
+from audit.schema import EVIDENCE_BY_BACKEND, FORMAT_VERSION, Case, Measurement, Run, RunEnd, RunHeader
 
 T = TypeVar("T")
 
@@ -159,7 +159,14 @@ def _header(path: Path, content: Any) -> RunHeader:
             f"{path} has run format {version}, this rocm-audit reads up to {FORMAT_VERSION}; upgrade rocm-audit",
             "newer-format",
         )
-    return _decode(path, 1, RunHeader, content)
+    header = _decode(path, 1, RunHeader, content)
+    if header.evidence != EVIDENCE_BY_BACKEND[header.device.backend]:
+        raise UsageError(
+            f"{path} calls itself {header.evidence}, and its device {header.device.backend!r} gives only "
+            f"{EVIDENCE_BY_BACKEND[header.device.backend]} evidence; the file was changed by hand",
+            "malformed-record",
+        )
+    return header
 
 
 def _decode(path: Path, number: int, cls: type[T], content: Any) -> T:

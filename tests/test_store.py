@@ -94,3 +94,11 @@ def test_a_missing_run_is_one_sentence(tmp_path: Path) -> None:
 def test_a_full_disk_says_that_what_was_measured_is_kept() -> None:
     with pytest.raises(UnfinishedError, match=r"No space left.*--resume \[disk-full\]"):
         RunWriter.create(Path("/dev/full"), HEADER, CASES)
+
+
+def test_a_run_that_claims_more_evidence_than_its_device_gives_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "run.jsonl")
+    content = (tmp_path / "run.jsonl").read_text().replace('"evidence":"simulated"', '"evidence":"measured"', 1)
+    (tmp_path / "run.jsonl").write_text(content)
+    with pytest.raises(UsageError, match="calls itself measured, and its device 'sim' gives only simulated evidence"):
+        read_run(tmp_path)
