@@ -36,6 +36,7 @@ from audit.tracer.composites import (
 )
 from audit.tracer.record import Record, cases_of, folded_into
 from audit.tracer.signature import Folded, Folding, NotReplayable, uses_accelerator
+from audit.tracer.threads import CountingMode, ThreadWatch
 from audit.tracer.values import KeptCall, Span, ValueRecorder
 from audit.tracer.whereabouts import ForwardPlaces, ModuleStack, SourceLines
 
@@ -71,6 +72,7 @@ class Recorder(TorchDispatchMode):
         self.n_optimizer_steps = 0
         self.on_optimizer_step: Callable[[], None] | None = None
         self._composites = CompositeKernels(self._intercept)
+        self._threads = ThreadWatch()
         self._places = ForwardPlaces()
         self._sources = SourceLines()
         self._backward = BackwardLinks()
@@ -91,6 +93,7 @@ class Recorder(TorchDispatchMode):
     def start(self) -> Recorder:
         """Installs hooks and kernels, and starts recording on this thread."""
         self._composites.install()
+        self._threads.install()
         self.modules.install()
         self._handles = [
             register_optimizer_step_pre_hook(self._optimizer_starts),
@@ -107,7 +110,12 @@ class Recorder(TorchDispatchMode):
         for handle in self._handles:
             handle.remove()
         self.modules.remove()
+        self._threads.remove()
         self._composites.remove()
+        if n_ops := self._threads.n_ops:
+            what = "ops on other threads", "they run beside the recorded thread, and are counted only"
+            self._not_audited[what] += n_ops
+            self._n_recorded += n_ops
         if self.values is not None:
             self.values.finish()
 
@@ -168,6 +176,9 @@ class Recorder(TorchDispatchMode):
 
     def _intercept(self, op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A composite, on its way from the program to autograd."""
+        if isinstance(_get_current_dispatch_mode(), CountingMode):
+            with _pop_mode_temporarily():  # see _off
+                return run_composite(op, args, kwargs)
         if (
             self._suspended
             or not _is_innermost(self)

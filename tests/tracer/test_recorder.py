@@ -180,16 +180,31 @@ def test_a_wrapper_subclass_runs_first_and_its_inner_ops_are_recorded() -> None:
     assert {"aten::mul.Tensor", "aten::sin.default"} <= {case.op for case in trace.cases}
 
 
-def test_another_threads_ops_are_not_mixed_in() -> None:
+def test_another_threads_ops_are_counted_and_not_mixed_in() -> None:
     import threading
+    from concurrent.futures import ThreadPoolExecutor
+
+    class Worker(threading.Thread):
+        def run(self) -> None:
+            self.result = nn.functional.dropout(torch.ones(100), 0.5)
+            torch.ones(3).cos()
+
+    worker = Worker()
 
     def work() -> None:
-        thread = threading.Thread(target=lambda: nn.functional.dropout(torch.ones(100), 0.5))
-        thread.start()
-        thread.join()
+        worker.start()
+        worker.join()
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(torch.zeros, 3).result()
         torch.ones(3).sin()
 
-    assert "aten::dropout.default" not in {case.op for case in record(work).cases}
+    trace = record(work)
+    [threads] = [item for item in trace.not_audited if item.what == "ops on other threads"]
+    assert threads.n_calls >= 4
+    assert {case.op for case in trace.cases} == {"aten::ones.default", "aten::sin.default"}
+    assert trace.n_recorded == sum(c.n_calls for c in trace.cases) + sum(i.n_calls for i in trace.not_audited)
+    assert set(worker.result.unique().tolist()) == {0.0, 2.0}
+    assert threading.Thread.start.__module__ == "threading"
 
 
 def test_keys_depend_on_what_was_called_and_on_nothing_else() -> None:
