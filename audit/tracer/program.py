@@ -11,13 +11,16 @@ import runpy
 import sys
 import traceback
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 import torch
+from torch.nn.utils.parametrize import ParametrizationList
 
 from audit.errors import AuditError, UnfinishedError, UsageError
 from audit.schema import Source
@@ -52,16 +55,23 @@ class StepCounter:
         self._recorder = recorder
         self._n_steps = n_steps
         self._n_optimizers = 0
-        self.n_forwards = 0
+        self._calls: Counter[int] = Counter()
         recorder.modules.on_root_call = self._forward_starts
         recorder.on_optimizer_step = self._optimizer_stepped
 
-    def _forward_starts(self) -> None:
+    @property
+    def n_forwards(self) -> int:
+        """Calls of the outermost module that was called most; a loss module beside it does not add to them."""
+        return max(self._calls.values(), default=0)
+
+    def _forward_starts(self, module: torch.nn.Module) -> None:
         """Ends before the forward that would be one too many, so that the last backward is complete."""
+        if _is_set_up(module):
+            return
         limit = self._n_steps * (FORWARDS_PER_STEP if self._n_optimizers else 1)
-        if self.n_forwards >= limit:
+        if self._calls[id(module)] >= limit or self._calls.total() >= self._n_steps * FORWARDS_PER_STEP:
             raise StepsDone
-        self.n_forwards += 1
+        self._calls[id(module)] += 1
 
     def _optimizer_stepped(self) -> None:
         if self._recorder.n_optimizer_steps >= self._n_steps:
@@ -82,6 +92,21 @@ class StepCounter:
             yield
         finally:
             torch.optim.Optimizer.__init__ = original  # type: ignore[method-assign]
+
+
+def _is_set_up(module: torch.nn.Module) -> bool:
+    """Whether the call only computes a weight: a parametrization (weight norm), or a module that is being made.
+
+    Wav2Vec2 calls its weight norm twice while it is built, and would be ended before it ran.
+    """
+    if isinstance(module, ParametrizationList):
+        return True
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "__init__" and isinstance(frame.f_locals.get("self"), torch.nn.Module):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class ProgramExit(BaseException):

@@ -9,6 +9,7 @@ import os
 import sys
 import weakref
 from bisect import bisect_right
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
@@ -32,7 +33,7 @@ class ModuleStack:
         self._by_id: dict[int, str] = {}
         self._root: weakref.ref[torch.nn.Module] | None = None
         self._handles: list[Any] = []
-        self.on_root_call: Any = None
+        self.on_root_call: Callable[[torch.nn.Module], None] | None = None
 
     def install(self) -> None:
         self._handles = [
@@ -56,7 +57,7 @@ class ModuleStack:
     def _enter(self, module: torch.nn.Module, args: Any) -> None:
         if not self._names:
             if self.on_root_call is not None:
-                self.on_root_call()
+                self.on_root_call(module)
             self._name_modules(module)
         name = self._by_id.get(id(module))
         self._names.append(name if name is not None else f"{self.path}.{type(module).__name__}".lstrip("."))

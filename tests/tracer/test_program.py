@@ -72,6 +72,39 @@ def test_an_inference_loop_ends_after_forward_calls_of_the_outermost_module(tmp_
     assert ops(trace)["aten::addmm.default"] == 4
 
 
+def test_modules_called_while_a_model_is_made_are_no_steps(tmp_path: Path) -> None:
+    """As in Wav2Vec2: a weight norm computes the weight whenever it is looked at."""
+    source = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv1d(2, 2, 3))
+        for _ in range(3):
+            self.conv.weight.mean()
+    def forward(self, x):
+        return self.conv(x)
+model = Model()
+for _ in range(3):
+    model.conv.weight.mean()
+while True:
+    model(torch.ones(1, 2, 8))
+"""
+    _, trace = traced(tmp_path, source)
+    assert ops(trace)["aten::convolution.default"] == 2
+
+
+def test_a_loss_module_beside_the_model_does_not_use_up_the_steps(tmp_path: Path) -> None:
+    source = """
+import torch
+model, loss = torch.nn.Linear(2, 2), torch.nn.MSELoss()
+while True:
+    loss(model(torch.ones(1, 2)), torch.ones(1, 2))
+"""
+    _, trace = traced(tmp_path, source)
+    assert ops(trace)["aten::addmm.default"] == ops(trace)["aten::mse_loss.default"] == 2
+
+
 def test_evaluation_before_training_does_not_use_up_the_steps(tmp_path: Path) -> None:
     source = FOREVER.replace("while True:", "for _ in range(5): model(torch.ones(1, 4))\nwhile True:", 1)
     _, trace = traced(tmp_path, source, "--", "3")
