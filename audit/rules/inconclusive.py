@@ -11,7 +11,14 @@ from audit.rules.wording import ending, first_line
 from audit.schema import Case, Finding, Measurement, Outcome, Run, RunHeader
 
 #: Ops that return nothing and change nothing, so that there is nothing to compare.
-VACUOUS = ("aten::_assert_*", "aten::record_stream.*", "aten::_functional_assert_*", "aten::sym_constrain_*")
+VACUOUS = (
+    "aten::_assert_*",
+    "aten::record_stream.*",
+    "aten::_functional_assert_*",
+    "aten::sym_constrain_*",
+    "aten::_linalg_check_errors.*",
+    "aten::_validate_*",
+)
 
 
 def _finding(code: str, message: str) -> Finding:
