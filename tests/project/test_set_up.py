@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 #: The Python below the one that runs the tests: it stands for a system Python.
-SYSTEM_PYTHON = Path(getattr(sys, "_base_executable", sys.executable))
+#: The Python below this environment; ``sys._base_executable`` is the environment's own before Python 3.11.
+SYSTEM_PYTHON = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
 
 
 def write_wheel(folder: Path, name: str, version: str) -> Path:
@@ -69,7 +70,9 @@ def test_a_torch_inside_a_virtual_environment_is_seen_and_held(
 
 
 def test_a_torch_in_the_user_site_of_a_system_python_is_seen(checkout: Path, tmp_path: Path) -> None:
-    user = run(SYSTEM_PYTHON, "-m", "site", "--user-site", PYTHONUSERBASE=str(tmp_path / "user")).strip()
+    # Not `-m site --user-site`, whose exit code says whether the user site is there yet.
+    code = "import site; print(site.getusersitepackages())"
+    user = run(SYSTEM_PYTHON, "-c", code, PYTHONUSERBASE=str(tmp_path / "user")).strip()
     with zipfile.ZipFile(write_wheel(tmp_path, "torch", "2.11.7+rocm7.1")) as archive:
         archive.extractall(user)
     said = run(

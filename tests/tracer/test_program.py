@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -283,7 +284,7 @@ def test_modules_beside_the_program_shadow_nothing_of_the_audit(tmp_path: Path) 
     (tmp_path / "program").mkdir()
     (tmp_path / "program" / "prog.py").write_text("import torch\nfrom beside import x\nx.sin()\n")
     (tmp_path / "program" / "beside.py").write_text("import torch\nx = torch.ones(2)\n")
-    done = cli("trace", "program/prog.py", "-o", "m.audit", cwd=tmp_path, env={"PYTHONSAFEPATH": "1"})
+    done = cli("trace", "program/prog.py", "-o", "m.audit", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 
@@ -307,7 +308,8 @@ def test_an_exception_of_any_form_is_one_bounded_line(tmp_path: Path) -> None:
         "class Mute(Exception):\n    def __str__(self): raise RuntimeError\nraise Mute from ValueError('\\ud800')\n"
     )
     done, _ = traced(tmp_path, f"import torch\ntorch.ones(2).sin()\n{ending}")
-    assert "the program ended early: Mute: <exception str() failed> at prog.py:5 [program-ended]" in done.stderr
+    # What traceback says of such an exception differs by Python version.
+    assert re.search(r"the program ended early: Mute: <[\w() ]+> at prog.py:5 \[program-ended\]", done.stderr)
     done, trace = traced(tmp_path, "import torch\ntorch.ones(2).sin()\nraise ValueError('x\\n' * 5000)\n", "--force")
     assert trace is not None
     assert trace.source.error is not None
