@@ -166,7 +166,11 @@ def clear_output(options: RunOptions) -> None:
         return
     if run_file.exists() and not options.force:
         raise UsageError(f"{folder} holds a run already; use --force to replace it or --resume to go on", "exists")
-    for stale in (run_file, folder / CASES_FILE, folder / "report.html", folder / "summary.json"):
+    from audit.report.registry import REPORTERS
+
+    # All that a run writes: a report or a repro script of the run before would pass for one of this.
+    names = (RUN_FILE, CASES_FILE, *(reporter.file_name for reporter in REPORTERS.values()))
+    for stale in (*(folder / name for name in names), *(folder / "repro").glob("*.py")):
         stale.unlink(missing_ok=True)
 
 

@@ -45,10 +45,17 @@ _IMPORTS = (
 def write_repros(judgement: Judgement, folder: Path, values: Path | None) -> list[Path]:
     """Writes one script per finding into ``folder``. Without ``values``, scripts that are there are kept.
 
+    The script of a case that has no finding any more (resumed, judged by another threshold) is removed.
+
     Raises UsageError where ``values`` is no value file, UnfinishedError where the folder cannot be written.
     """
-    rows = [row for row in case_rows(judgement) if row.has_repro]
+    everything = case_rows(judgement)
+    rows = [row for row in everything if row.has_repro]
     written = []
+    if folder.is_dir():
+        for row in everything:
+            if not row.has_repro:
+                (folder / f"{row.anchor}.py").unlink(missing_ok=True)
     with ExitStack() as stack:
         stored = stack.enter_context(StoredValues(values)) if values is not None and rows else None
         for row in rows:

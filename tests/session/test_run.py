@@ -116,6 +116,23 @@ def test_a_run_is_not_overwritten_without_force(faulty_run: Path, cli: Cli, opse
     assert (faulty_run / "run.jsonl").read_bytes() == before
 
 
+def test_force_leaves_nothing_of_the_run_before(faulty_run: Path, cli: Cli, opset: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(faulty_run, folder)
+    (folder / "repro" / "gone-000000000000.py").write_text("raise SystemExit(1)\n")
+    assert (folder / "cases.csv").exists()
+    done = cli("run", opset, "--device", "sim", "-o", folder, "--force", "-q")
+    assert done.returncode == 0, done.stderr
+    assert set(statuses(folder).values()) == {"supported"}
+    assert list((folder / "repro").glob("*.py")) == []
+    assert sorted(path.name for path in folder.glob("*.*")) == [
+        "cases.audit",
+        "report.html",
+        "run.jsonl",
+        "summary.json",
+    ]
+
+
 def test_without_a_device_each_case_is_predicted_and_says_so(cli: Cli, opset: Path, tmp_path: Path) -> None:
     done = cli("run", opset, "--device", "none", "--gpu", "gfx90a", "-o", tmp_path / "run")
     assert done.returncode == 0, done.stderr
