@@ -68,6 +68,10 @@ class Named:
 Arg: TypeAlias = "bool | int | float | complex | str | TensorSpec | Named | tuple[Arg, ...] | None"
 
 
+Order: TypeAlias = Literal["", "ascending", "strictly ascending", "descending"]
+Pattern: TypeAlias = Literal["", "lower", "upper", "prefix", "suffix", "block"]
+
+
 @dataclass(frozen=True)
 class Values:
     """What is known of one tensor argument's values, over the calls that were sampled (1, 2, 4, 8, ...).
@@ -75,6 +79,12 @@ class Values:
     ``stored`` is true when the exact values of one call are in the opset's value file under ``<key>/<position>``;
     otherwise inputs are synthesised from the statistics, which are over finite elements. ``minimum`` and ``maximum``
     of integers are exact. Fractions are of all elements.
+
+    Structure, of integers and masks that are not stored, seen in the first ``n_structured`` elements (0: not looked
+    at): the number of distinct values, how often the most frequent one stands, and their order along the last
+    dimension. ``pattern`` is where a mask is true (an additive one: zero): ``lower`` and, strictly, ``upper`` of the
+    diagonal that ends in the last column; runs at each row's beginning or end (``prefix``, ``suffix``); square
+    ``block`` by block on the diagonal, whose number is then ``n_distinct``. Empty where the sampled calls differ.
     """
 
     stored: bool = False
@@ -88,6 +98,11 @@ class Values:
     n_neginf: int = 0
     zero_fraction: float = 0.0
     subnormal_fraction: float = 0.0
+    n_structured: int = 0
+    n_distinct: int | None = None
+    max_multiplicity: int | None = None
+    order: Order = ""
+    pattern: Pattern = ""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from safetensors import SafetensorError, safe_open
 
 from audit.codec import tensors_of
 from audit.errors import UsageError
-from audit.replay.synthesis import generator, synthesise
+from audit.replay.stream import Stream
+from audit.replay.synthesis import synthesise
 from audit.schema import Arg, Case, Named, TensorSpec, Values
 
 
@@ -118,7 +119,7 @@ def _fill(storage: Storage, case: Case, stored: ValueFile, seed: int) -> torch.T
         if span is not None:
             spans.append((spec, span))
         else:
-            _synthesise_into(content, spec, values, generator(seed, case.key, position))
+            _synthesise_into(content, spec, values, Stream(seed, case.key, position))
     for spec, span in spans:
         _copy_span(content, spec, span)
     return content
@@ -136,7 +137,7 @@ def _copy_span(content: torch.Tensor, spec: TensorSpec, span: torch.Tensor) -> N
     content[start : start + touched] = raw
 
 
-def _synthesise_into(content: torch.Tensor, spec: TensorSpec, values: Values, source: torch.Generator) -> None:
+def _synthesise_into(content: torch.Tensor, spec: TensorSpec, values: Values, stream: Stream) -> None:
     distinct = [(n, step) for n, step in zip(spec.sizes, spec.strides, strict=True) if step != 0]
     sizes = tuple(n for n, _ in distinct)
     if 0 in spec.sizes:
@@ -144,7 +145,7 @@ def _synthesise_into(content: torch.Tensor, spec: TensorSpec, values: Values, so
     dtype = torch_dtype(spec.dtype)
     n = torch.Size(sizes).numel()
     target = elements_of(content, dtype).as_strided(sizes, tuple(step for _, step in distinct), spec.offset)
-    target.copy_(synthesise(n, dtype, values, source).reshape(sizes))
+    target.copy_(synthesise(n, dtype, values, stream).reshape(sizes))
 
 
 def elements_of(content: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

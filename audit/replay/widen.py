@@ -10,7 +10,7 @@ import torch
 from audit.replay.execute import resolve
 from audit.replay.inputs import elements_of, storages_of, torch_dtype
 from audit.replay.spool import on_storage
-from audit.replay.synthesis import generator
+from audit.replay.stream import PERIOD, Stream, repeated
 from audit.schema import Arg, Case, Named, TensorSpec
 
 #: Ops whose ``eps`` defaults to that of the type they compute in: float32 for narrower inputs (seen in torch 2.13).
@@ -79,7 +79,7 @@ def operands(
         elif wide_dtype(dtype) != dtype or dtype.is_floating_point or dtype.is_complex:
             elements = elements_of(content, dtype).to(wide_dtype(dtype), copy=True)
             if move_seed is not None:
-                move(elements, dtype, generator(move_seed, case.key, position))
+                move(elements, dtype, Stream(move_seed, case.key, position, "move"))
             wide.update((p, elements) for p, _ in storage.members)
         else:
             shared = content.clone()
@@ -106,13 +106,14 @@ def moved_contents(case: Case, contents: dict[str, torch.Tensor], seed: int) -> 
         if uniform and (dtype.is_floating_point or dtype.is_complex):
             elements = elements_of(content, dtype)
             wide = elements.to(wide_dtype(dtype))
-            move(wide, dtype, generator(seed, case.key, position))
+            move(wide, dtype, Stream(seed, case.key, position, "move"))
             elements.copy_(wide)
         moved[storage.name] = content
     return moved
 
 
-def move(wide: torch.Tensor, dtype: torch.dtype, source: torch.Generator) -> None:
+def move(wide: torch.Tensor, dtype: torch.dtype, stream: Stream) -> None:
     """Multiplies each element in place by 1 + eps(dtype) or 1 - eps(dtype), at random."""
-    signs = torch.randint(0, 2, wide.shape, generator=source, dtype=torch.int8).to(torch.float64)
-    wide.mul_(signs.mul_(2).sub_(1).mul_(torch.finfo(dtype).eps).add_(1))
+    n = wide.numel()
+    signs = repeated(stream.signs(min(n, PERIOD)), n).reshape(wide.shape).to(torch.float64)
+    wide.mul_(signs.mul_(torch.finfo(dtype).eps).add_(1))

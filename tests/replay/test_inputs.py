@@ -14,7 +14,8 @@ from audit.errors import UsageError
 from audit.replay.inputs import InputError, ValueFile, bind, materialise, reach, storages_of
 from audit.replay.reference import narrow_operands
 from audit.replay.spool import read_spool, write_spool
-from audit.replay.synthesis import generator, synthesise
+from audit.replay.stream import PERIOD, Stream
+from audit.replay.synthesis import synthesise
 from audit.schema import Case, Named, TensorSpec, Values
 
 NOTHING = ValueFile(None)
@@ -154,7 +155,7 @@ def test_an_empty_spool_reads_back_empty(tmp_path):
 
 
 def made(n: int, dtype: torch.dtype, values: Values, key: str = "k") -> torch.Tensor:
-    return synthesise(n, dtype, values, generator(0, key, 0))
+    return synthesise(n, dtype, values, Stream(0, key, 0))
 
 
 def test_the_same_key_gives_the_same_values_and_another_key_others():
@@ -193,6 +194,39 @@ def test_zeros_and_subnormals_have_their_share(dtype):
 def test_integers_stay_in_their_recorded_range():
     x = made(5000, torch.int64, Values(minimum=-2, maximum=3))
     assert x.unique().tolist() == [-2, -1, 0, 1, 2, 3]
+
+
+def test_integers_have_the_recorded_number_of_values_and_the_recorded_favourite():
+    x = made(1000, torch.int64, Values(minimum=0, maximum=9999, n_structured=1000, n_distinct=50, max_multiplicity=300))
+    counts = x.unique(return_counts=True)[1]
+    assert (len(counts), counts.max().item(), x.min().item(), x.max().item()) == (50, 300, 0, 9999)
+    assert counts.sort().values[-2] <= 20
+    assert not torch.equal(x, x.sort().values)
+
+
+def test_a_permutation_is_one_again():
+    x = made(64, torch.int32, Values(minimum=0, maximum=63, n_structured=64, n_distinct=64, max_multiplicity=1))
+    assert x.sort().values.tolist() == list(range(64)) != x.tolist()
+
+
+@pytest.mark.parametrize(("order", "rising"), [("ascending", True), ("descending", False)])
+def test_integers_are_sorted_where_they_were(order: str, rising: bool):
+    x = made(100, torch.int64, Values(minimum=3, maximum=90, n_structured=100, order=order))
+    assert torch.equal(x, x.sort(descending=not rising).values)
+    assert len(x.unique()) > 20
+
+
+def test_structure_seen_in_a_part_goes_on_through_the_whole():
+    part = Values(minimum=0, maximum=99, n_structured=100, n_distinct=100, max_multiplicity=1)
+    assert made(300, torch.int64, part).unique(return_counts=True)[1].unique().tolist() == [3]
+    rising = made(300, torch.int64, Values(minimum=0, maximum=99, n_structured=100, order="ascending"))
+    assert torch.equal(rising, rising.sort().values)
+
+
+def test_a_large_weight_is_made_in_passing():
+    x = made(3 * PERIOD, torch.bfloat16, Values(minimum=-2.0, maximum=2.0, mean=0.0, std=0.5, n_nan=1))
+    assert torch.equal(x[:1000], x[PERIOD : PERIOD + 1000])
+    assert x.isnan().sum() == 1
 
 
 def test_integers_without_a_range_are_zero_since_they_may_be_indices():
