@@ -20,6 +20,9 @@ from audit.schema import Arg, Named, Phase, TensorSpec
 
 T = TypeVar("T")
 
+#: Lists in lists in an argument. No op takes deeper ones than lists of lists of tensors.
+_MAX_DEPTH = 8
+
 
 class DecodeError(AuditError):
     """A file's content does not have the expected form."""
@@ -28,6 +31,13 @@ class DecodeError(AuditError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, "malformed-record")
+
+
+def _shown(value: Any) -> str:
+    """What came instead, for a message: a stranger's value may be of any length and depth."""
+    if isinstance(value, (list, dict)):
+        return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
+    return repr(value[:80] if isinstance(value, str) else value)
 
 
 # --- arguments: a tagged union, one letter per tag --------------------------------------------------------------
@@ -56,12 +66,12 @@ def _spec_to_json(spec: TensorSpec) -> dict[str, Any]:
     }
 
 
-def arg_from_json(value: Any) -> Arg:
+def arg_from_json(value: Any, depth: int = 0) -> Arg:
     """The inverse of ``arg_to_json``. Raises DecodeError on anything else."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if isinstance(value, list):
-        return tuple(arg_from_json(item) for item in value)
+    if isinstance(value, list) and depth < _MAX_DEPTH:
+        return tuple(arg_from_json(item, depth + 1) for item in value)
     if isinstance(value, dict) and len(value) == 1:
         [(tag, content)] = value.items()
         if tag == "tensor":
@@ -69,12 +79,12 @@ def arg_from_json(value: Any) -> Arg:
         if tag == "float" and content in ("inf", "-inf", "nan"):
             return float(content)
         if tag == "complex" and isinstance(content, list) and len(content) == 2:
-            real, imag = (arg_from_json(part) for part in content)
+            real, imag = (arg_from_json(part, _MAX_DEPTH) for part in content)
             if isinstance(real, (int, float)) and isinstance(imag, (int, float)):
                 return complex(real, imag)
         if tag in ("dtype", "layout", "device", "memory_format", "generator") and isinstance(content, str):
             return Named(tag, content)
-    raise DecodeError(f"expected an op argument, got {json.dumps(value)[:80]}")
+    raise DecodeError(f"expected an op argument, got {_shown(value)}")
 
 
 def case_key(
@@ -134,6 +144,13 @@ def contiguous_strides(sizes: tuple[int, ...]) -> tuple[int, ...]:
         strides.append(step)
         step *= max(size, 1)
     return tuple(reversed(strides))
+
+
+def reach(sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Elements from the first to the last that a tensor touches (0 where it is empty)."""
+    if 0 in sizes:
+        return 0
+    return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
 
 
 def signature_text(
@@ -233,7 +250,7 @@ def _decode_field(cls: type, name: str, hint: Any, value: Any) -> Any:
 
 def _decode_kwarg(item: Any) -> tuple[str, Arg]:
     if not (isinstance(item, list) and len(item) == 2 and isinstance(item[0], str)):
-        raise DecodeError(f"expected [name, argument], got {json.dumps(item)[:80]}")
+        raise DecodeError(f"expected [name, argument], got {_shown(item)}")
     return item[0], arg_from_json(item[1])
 
 
@@ -249,7 +266,7 @@ def _decode_as(hint: Any, value: Any) -> Any:
         return _decode_union(inner, value)
     if origin is typing.Literal:
         if value not in inner:
-            raise DecodeError(f"expected one of {', '.join(map(str, inner))}, got {value!r}")
+            raise DecodeError(f"expected one of {', '.join(map(str, inner))}, got {_shown(value)}")
         return value
     if origin is tuple:
         items = _as_list(value)
@@ -263,12 +280,19 @@ def _decode_as(hint: Any, value: Any) -> Any:
     if origin in (dict, Mapping):
         if not isinstance(value, dict):
             raise DecodeError(f"expected an object, got {type(value).__name__}")
-        return {int(key) if inner[0] is int else key: _decode_as(inner[1], item) for key, item in value.items()}
+        return {_position(key) if inner[0] is int else key: _decode_as(inner[1], item) for key, item in value.items()}
     if hint is TensorSpec and isinstance(value, dict) and set(value) == {"tensor"}:
         return decode(TensorSpec, value["tensor"])
     if dataclasses.is_dataclass(hint):
         return decode(hint, value)  # type: ignore[arg-type]  # is_dataclass admits instances, hints are types
     return _decode_plain(hint, value)
+
+
+def _position(key: str) -> int:
+    """JSON has text keys alone; ``int`` itself would take blanks, underscores, and digits of every script."""
+    if not (key.isascii() and key.isdigit() and len(key) < 10 and (key == "0" or key[0] != "0")):
+        raise DecodeError(f"expected a position, got {key[:80]!r}")
+    return int(key)
 
 
 def _decode_union(inner: tuple[Any, ...], value: Any) -> Any:
@@ -284,7 +308,7 @@ def _decode_union(inner: tuple[Any, ...], value: Any) -> Any:
             return _decode_as(part, value)
         except DecodeError as caught:
             error = caught
-    raise error or DecodeError(f"unexpected {value!r}")
+    raise error or DecodeError(f"unexpected {_shown(value)}")
 
 
 def _decode_plain(hint: Any, value: Any) -> Any:
@@ -295,4 +319,4 @@ def _decode_plain(hint: Any, value: Any) -> Any:
             return float(value)
     elif hint in (bool, int, str) and type(value) is hint:
         return value
-    raise DecodeError(f"expected {getattr(hint, '__name__', hint)}, got {json.dumps(value)[:80]}")
+    raise DecodeError(f"expected {getattr(hint, '__name__', hint)}, got {_shown(value)}")

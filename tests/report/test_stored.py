@@ -21,7 +21,6 @@ def value_file(path: Path, entries: dict[str, object], data: bytes) -> Path:
 def test_a_span_is_read_by_key_and_position(tmp_path: Path) -> None:
     data = struct.pack("<2f3q", 1.5, -2.0, 7, 8, 9)
     entries = {
-        "__metadata__": {"format": "pt"},
         "mm-0/0": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
         "mm-0/1": {"dtype": "I64", "shape": [3], "data_offsets": [8, 32]},
     }
@@ -57,9 +56,9 @@ def test_a_file_of_the_reference_library_is_read(tmp_path: Path) -> None:
         "not an object",
     ],
 )
-def test_an_entry_that_lies_gives_no_span(tmp_path: Path, entry: object) -> None:
-    with StoredValues(value_file(tmp_path / "v.safetensors", {"k/0": entry}, bytes(8))) as values:
-        assert values.span("k", 0, 1 << 50) is None
+def test_a_file_with_an_entry_that_lies_is_refused(tmp_path: Path, entry: object) -> None:
+    with pytest.raises(UsageError, match=r"\[unreadable-values\]"):
+        StoredValues(value_file(tmp_path / "v.safetensors", {"k/0": entry}, bytes(8)))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,106 @@
+"""What a case from a stranger's file may say: keys that are plain names, tensors that lie in some memory.
+
+Keys become file names, offsets become places in memory, names become attributes of torch. The decoder has looked at
+types alone.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal
+
+from audit.codec import DecodeError, reach, tensors_of
+from audit.schema import Arg, Case, Named, TensorSpec, Values
+
+_INT64 = 1 << 63
+#: complex128 has the largest element of all dtypes.
+_MAX_ITEM_BYTES = 16
+#: torch's kernels take 64 at most.
+_MAX_DIMENSIONS = 128
+_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
+_OP = re.compile(r"[A-Za-z_]\w{0,63}::\w[\w.]{0,199}", re.ASCII)
+_DTYPE = re.compile(r"[a-z][a-z0-9_]{0,31}")
+_NAMES: Mapping[Literal["layout", "device", "memory_format", "generator"], frozenset[str]] = {
+    "layout": frozenset(
+        ("strided", "jagged", "_mkldnn", *(f"sparse_{form}" for form in ("coo", "csr", "csc", "bsr", "bsc")))
+    ),
+    "device": frozenset(("device", "cpu")),
+    "memory_format": frozenset(("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")),
+    "generator": frozenset(("device", "cpu")),
+}
+
+
+def check_cases(cases: Iterable[Case]) -> None:
+    """Raises DecodeError where a case is not one that a tracer could have written, or two have one key."""
+    keys: set[str] = set()
+    for case in cases:
+        check_case(case)
+        if case.key in keys:
+            raise DecodeError(f"the key {case.key!r} is there twice")
+        keys.add(case.key)
+
+
+def check_case(case: Case) -> None:
+    """Raises DecodeError where a name is no name, a number is out of range, or a tensor in no memory."""
+    if not _KEY.fullmatch(case.key):
+        raise DecodeError(f"the key {case.key[:80]!r} of a case is no plain name")
+    if not _OP.fullmatch(case.op):
+        raise DecodeError(f"case {case.key} calls {case.op[:80]!r}, which is no name of an op")
+    if not 0 < case.n_calls < _INT64:
+        raise DecodeError(f"case {case.key} has {case.n_calls} calls")
+    for constant in _constants(case):
+        known = _NAMES.get(constant.kind) if constant.kind != "dtype" else None
+        if not (constant.name in known if known is not None else _DTYPE.fullmatch(constant.name)):
+            raise DecodeError(f"case {case.key} has the {constant.kind} {constant.name[:80]!r}, which is none")
+    specs = tensors_of(case.args, case.kwargs, case.grads)
+    for spec in specs:
+        _check_spec(case.key, spec)
+    for position, values in case.values.items():
+        if not 0 <= position < len(specs):
+            raise DecodeError(f"case {case.key} has values for operand {position} of {len(specs)}")
+        _check_values(case.key, position, values)
+
+
+def _constants(case: Case) -> Iterator[Named]:
+    waiting: list[Arg] = [*case.args, *(arg for _, arg in case.kwargs)]
+    while waiting:
+        arg = waiting.pop()
+        if isinstance(arg, Named):
+            yield arg
+        elif isinstance(arg, tuple):
+            waiting.extend(arg)
+
+
+def _check_spec(key: str, spec: TensorSpec) -> None:
+    numbers = (*spec.sizes, *spec.strides, spec.offset, spec.extent, spec.storage)
+    in_range = all(0 <= number < _INT64 for number in numbers)
+    if not in_range or not len(spec.sizes) == len(spec.strides) <= _MAX_DIMENSIONS:
+        raise DecodeError(
+            f"case {key} has a tensor of sizes {_few(spec.sizes)}, strides {_few(spec.strides)}, "
+            f"offset {spec.offset}, extent {spec.extent}"
+        )
+    n_elements = math.prod(spec.sizes)
+    last = max(spec.offset + reach(spec.sizes, spec.strides), spec.extent, n_elements)
+    if last * _MAX_ITEM_BYTES >= _INT64:
+        raise DecodeError(f"case {key} has a tensor of {last} elements, more than any memory holds")
+    if not _DTYPE.fullmatch(spec.dtype) or not _DTYPE.fullmatch(spec.layout):
+        raise DecodeError(f"case {key} has a tensor of dtype {spec.dtype[:80]!r}, layout {spec.layout[:80]!r}")
+
+
+def _few(numbers: tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, numbers[:8]))}{', ...' if len(numbers) > 8 else ''})"
+
+
+def _check_values(key: str, position: int, values: Values) -> None:
+    bounds = (values.minimum, values.maximum)
+    fractions = (values.zero_fraction, values.subnormal_fraction)
+    counts = (values.n_sampled, values.n_nan, values.n_posinf, values.n_neginf)
+    if (
+        not all(bound is None or math.isfinite(bound) for bound in bounds)
+        or not all(0 <= fraction <= 1 for fraction in fractions)
+        or not all(0 <= count < _INT64 for count in counts)
+        or (values.std is not None and not values.std >= 0)
+    ):
+        raise DecodeError(f"case {key} says of operand {position} what cannot be: {values}")
