@@ -7,18 +7,26 @@ and when writing goes on.
 
 from __future__ import annotations
 
-import json
+import dataclasses
+import math
 import os
-from collections.abc import Iterable
+import stat
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+from audit import strict_json
 from audit.codec import DecodeError, decode, encode
 from audit.errors import UnfinishedError, UsageError
 from audit.schema import EVIDENCE_BY_BACKEND, FORMAT_VERSION, Case, Measurement, Run, RunEnd, RunHeader
+from audit.validity import check_case
 
 T = TypeVar("T")
+
+#: A case and its measurement have some 5 KB, one of a fused optimizer over 1,000 parameters a megabyte.
+MAX_LINE_BYTES = 1 << 26
+MAX_RUN_BYTES = 1 << 31
 
 
 class RunWriter:
@@ -66,7 +74,7 @@ class RunWriter:
         self._append([{"end": encode(end)}])
 
     def _append(self, records: list[dict[str, Any]]) -> None:
-        data = "".join(json.dumps(record, separators=(",", ":"), allow_nan=False) + "\n" for record in records).encode()
+        data = "".join(strict_json.dumps(record) + "\n" for record in records).encode()
         try:
             while data:
                 data = data[os.write(self._descriptor, data) :]
@@ -94,41 +102,59 @@ def read_run(path: Path) -> Run:
     """Reads a run file or the ``run.jsonl`` of a run directory.
 
     A cut-off last line is dropped with a warning. Raises UsageError for a missing file, a file that is no run file, one
-    of a newer format, or one with a malformed line (its number is named).
+    of a newer format, or one with a malformed line (its number is named). It may come from a stranger: see
+    ``audit.validity``.
     """
     if path.is_dir():
         path = path / "run.jsonl"
+    return _assemble(path, _lines(path))
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """The lines with their ends; the last has none where it was cut off. Raises UsageError before one of no measure."""
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            facts = os.fstat(file.fileno())
+            if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_RUN_BYTES:
+                raise UsageError(f"cannot read {path}: it is no file, or has {facts.st_size} bytes", "unreadable-run")
+            while line := file.readline(MAX_LINE_BYTES + 1):
+                if len(line) > MAX_LINE_BYTES:
+                    raise UsageError(
+                        f"{path} has a line of over {MAX_LINE_BYTES} bytes, and is no run file", "not-a-run"
+                    )
+                yield line
     except OSError as error:
         raise UsageError(f"cannot read the run file {path}: {error.strerror}", "unreadable-run") from error
-    lines = content.split(b"\n")
-    cut_off = lines.pop()
-    warnings = (f"{path}: the last line was cut off and is dropped",) if cut_off else ()
-    return _assemble(path, lines, warnings)
 
 
-def _assemble(path: Path, lines: list[bytes], warnings: tuple[str, ...]) -> Run:
+def _assemble(path: Path, lines: Iterable[bytes]) -> Run:
     header: RunHeader | None = None
     cases: dict[str, Case] = {}
     measurements: dict[str, Measurement] = {}
     started: set[str] = set()
     end: RunEnd | None = None
+    warnings: tuple[str, ...] = ()
     for number, line in enumerate(lines, 1):
+        if not line.endswith(b"\n"):
+            warnings = (f"{path}: the last line was cut off and is dropped",)
+            break
         kind, content = _parse(path, number, line)
         if header is None:
             if kind != "header":
                 raise UsageError(f"{path} is not a run file: its first line is no header", "not-a-run")
             header = _header(path, content)
+        elif kind == "header":
+            raise UsageError(f"{path}:{number} is a second header; two runs were put into one file", "malformed-record")
         elif kind == "case":
-            case = _decode(path, number, Case, content)
-            cases[case.key] = case
-        elif kind == "started" and isinstance(content, str):
-            started.add(content)
+            case = _case(path, number, content)
+            if cases.setdefault(case.key, case) != case:
+                raise UsageError(f"{path}:{number} is another case of the key {case.key!r}", "malformed-record")
+        elif kind == "started":
+            started.add(_known_key(path, number, content, cases))
             end = None  # a resumed run goes on after the end of the first part
         elif kind == "measurement":
             measurement = _decode(path, number, Measurement, content)
-            measurements[measurement.key] = measurement
+            measurements[_known_key(path, number, measurement.key, cases)] = measurement
             end = None
         elif kind == "end":
             end = _decode(path, number, RunEnd, content)
@@ -141,8 +167,8 @@ def _assemble(path: Path, lines: list[bytes], warnings: tuple[str, ...]) -> Run:
 
 def _parse(path: Path, number: int, line: bytes) -> tuple[str, Any]:
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        record = strict_json.loads(line)
+    except ValueError as error:
         raise UsageError(
             f"{path}:{number} is not JSON ({error}); the file is damaged or no run file", "not-a-run"
         ) from error
@@ -169,9 +195,48 @@ def _header(path: Path, content: Any) -> RunHeader:
     return header
 
 
+def _case(path: Path, number: int, content: Any) -> Case:
+    case = _decode(path, number, Case, content)
+    try:
+        check_case(case)
+    except DecodeError as error:
+        raise _malformed(path, number, error) from error
+    return case
+
+
+def _known_key(path: Path, number: int, key: Any, cases: dict[str, Case]) -> str:
+    """Raises UsageError where the key is of no case that was named before."""
+    if not isinstance(key, str) or key not in cases:
+        raise UsageError(f"{path}:{number} is about a case that is not in the run", "malformed-record")
+    return key
+
+
 def _decode(path: Path, number: int, cls: type[T], content: Any) -> T:
     try:
-        return decode(cls, content)
+        record = decode(cls, content)
+        _check_amounts(record)
     except DecodeError as error:
-        reason = str(error).removesuffix(f" [{error.slug}]")
-        raise UsageError(f"{path}:{number}: {reason}", "malformed-record") from error
+        raise _malformed(path, number, error) from error
+    return record
+
+
+def _malformed(path: Path, number: int, error: DecodeError) -> UsageError:
+    reason = str(error).removesuffix(f" [{error.slug}]")
+    return UsageError(f"{path}:{number}: {reason}", "malformed-record")
+
+
+def _check_amounts(record: Any) -> None:
+    """Raises DecodeError where a count, a time or a length in a record or its parts is negative or endless."""
+    if isinstance(record, tuple):
+        for item in record:
+            _check_amounts(item)
+    elif dataclasses.is_dataclass(record):
+        for field in dataclasses.fields(record):
+            value = getattr(record, field.name)
+            if isinstance(value, (int, float)) and _is_amount(field.name) and not 0 <= value < math.inf:
+                raise DecodeError(f"{type(record).__name__}.{field.name} is {value}")
+            _check_amounts(value)
+
+
+def _is_amount(name: str) -> bool:
+    return name.startswith("n_") or name.endswith(("_us", "_bytes", "_s")) or name in ("n", "us", "nbytes", "count")

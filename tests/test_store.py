@@ -102,3 +102,67 @@ def test_a_run_that_claims_more_evidence_than_its_device_gives_is_refused(tmp_pa
     (tmp_path / "run.jsonl").write_text(content)
     with pytest.raises(UsageError, match="calls itself measured, and its device 'sim' gives only simulated evidence"):
         read_run(tmp_path)
+
+
+def lines_of(path: Path) -> list[bytes]:
+    write(path)
+    return path.read_bytes().splitlines(keepends=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "old", "new", "message"),
+    [
+        (2, b'"n_cases":3', b'"n_cases":-3', r"RunHeader.n_cases is -3"),
+        (2, b'"key":"sin-0"', b'"key":"sin-0","n_calls":-1', r"Case.n_calls is -1"),
+        (2, b'"key":"sin-0"', b'"key":"../../x"', r"the key '../../x' of a case is no plain name"),
+        (2, b'"sizes":[0]', b'"sizes":[-1]', r"case sin-0 has a tensor of sizes \(-1\)"),
+        (3, b'"key":"sin-1"', b'"key":"sin-0"', r"another case of the key 'sin-0'"),
+        (5, b'"started":"sin-0"', b'"started":"tan-0"', r"about a case that is not in the run"),
+        (5, b'"started":"sin-0"', b'"started":["sin-0"]', r"about a case that is not in the run"),
+        (6, b'"key":"sin-0"', b'"key":"tan-0"', r"about a case that is not in the run"),
+        (6, b'"key":"sin-0"', b'"key":"sin-0","peak_bytes":-5', r"Measurement.peak_bytes is -5"),
+        (
+            6,
+            b'"key":"sin-0"',
+            b'"key":"sin-0","device_time":{"median_us":"inf","iqr_us":0,"n":1}',
+            r"Timing.median_us is inf",
+        ),
+        (6, b'"kind":"ok"', b'"kind":"fine"', r"expected one of ok, raised"),
+        (6, b'{"measurement"', b'{"header"', r"is a second header"),
+    ],
+)
+def test_a_line_that_no_audit_writes_is_named(tmp_path: Path, line: int, old: bytes, new: bytes, message: str) -> None:
+    lines = lines_of(tmp_path / "run.jsonl")
+    index = 0 if b"n_cases" in old else line - 1
+    assert old in lines[index]
+    lines[index] = lines[index].replace(old, new, 1)
+    (tmp_path / "run.jsonl").write_bytes(b"".join(lines))
+    with pytest.raises(UsageError, match=rf"run.jsonl:{index + 1}.*{message}.* \[malformed-record\]$"):
+        read_run(tmp_path)
+
+
+@pytest.mark.parametrize("what", [b"NaN", b"1" * 5000, b'"\\ud800"', b"[" * 5000])
+def test_json_that_we_do_not_write_is_refused(tmp_path: Path, what: bytes) -> None:
+    lines = lines_of(tmp_path / "run.jsonl")
+    (tmp_path / "run.jsonl").write_bytes(lines[0] + b'{"future":' + what + b"}\n")
+    with pytest.raises(UsageError, match=r"run.jsonl:2 is not JSON .* \[not-a-run\]$"):
+        read_run(tmp_path)
+
+
+def test_records_of_a_newer_writer_are_passed_over(tmp_path: Path) -> None:
+    lines = lines_of(tmp_path / "run.jsonl")
+    (tmp_path / "run.jsonl").write_bytes(b"".join([*lines[:4], b'{"weather":"fine"}\n', *lines[4:]]))
+    assert len(read_run(tmp_path).measurements) == 3
+
+
+def test_a_line_or_a_file_without_end_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with path.open("wb") as file:
+        file.truncate(1 << 30)  # a hole: one line of zeros
+    with pytest.raises(UsageError, match=r"has a line of over 67108864 bytes.* \[not-a-run\]$"):
+        read_run(path)
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    for endless in (path, Path("/dev/zero")):
+        with pytest.raises(UsageError, match=r"it is no file, or has \d+ bytes \[unreadable-run\]$"):
+            read_run(endless)
