@@ -132,6 +132,9 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--mode", choices=("infer", "train"), help="for a file that defines a model: what one step is")
     parser.add_argument(
+        "--fake", action="store_true", help="trace shapes only: allocates nothing, so that a 70B model fits a laptop"
+    )
+    parser.add_argument(
         "--values",
         type=_size,
         default=1 << 30,
@@ -285,7 +288,10 @@ def _target_of(options: argparse.Namespace) -> Target:
 
     if (options.target is None) == (options.module is None):
         raise UsageError("give one program: a script, an .audit file, or -m package.module", "bad-arguments")
-    return find_target(options.module or options.target, options.module is not None, options.program_arguments)
+    target = find_target(options.module or options.target, options.module is not None, options.program_arguments)
+    if options.fake and target.kind == "opset":
+        raise UsageError(f"{target.name} is a recorded trace: --fake is for recording one", "bad-arguments")
+    return target
 
 
 def _run_options(options: argparse.Namespace, target: Target, output: Path) -> RunOptions:
@@ -298,6 +304,7 @@ def _run_options(options: argparse.Namespace, target: Target, output: Path) -> R
         gpu=options.gpu,
         n_steps=options.steps,
         mode=options.mode,
+        fake=options.fake,
         values_bytes=options.values,
         force=options.force,
     )

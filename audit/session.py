@@ -57,6 +57,7 @@ class RunOptions:
     gpu: str = "gfx942"
     n_steps: int = 2
     mode: str | None = None
+    fake: bool = False
     values_bytes: int = 1 << 30
     time_budget_s: float | None = None
     resume: bool = False
@@ -214,7 +215,8 @@ def trace_target(target: Target, output: Path, options: RunOptions) -> None:
     """Runs the program in a process of its own, which writes ``output``. Raises what that process reports."""
     from audit.tracer.launch import trace_in_child
 
-    trace_in_child(target, output, options.n_steps, options.mode, options.values_bytes, pretended_gpu(options.gpu))
+    gpu = pretended_gpu(options.gpu)
+    trace_in_child(target, output, options.n_steps, options.mode, options.values_bytes, gpu, options.fake)
 
 
 def pretended_gpu(arch: str) -> DeviceInfo:

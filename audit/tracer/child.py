@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,6 +28,7 @@ from audit.schema import DeviceInfo
 from audit.tracer.program import Program, check_recorded, run_program
 from audit.tracer.recorder import Recorder
 from audit.tracer.redirect import redirection
+from audit.tracer.shapes_only import ShapesOnly
 from audit.tracer.values import ValueRecorder
 from audit.tracer.writing import write_trace
 
@@ -41,7 +42,8 @@ def main(arguments: list[str]) -> int:
     _die_with(config["auditor"])
     os.dup2(2, 1)  # the audit's own result goes to stdout; what the program prints is progress
     try:
-        trace_program(_program(config["program"]), Path(config["output"]), config["values_bytes"], _gpu(config["gpu"]))
+        gpu = _gpu(config["gpu"])
+        trace_program(_program(config["program"]), Path(config["output"]), config["values_bytes"], gpu, config["fake"])
     except AuditError as error:
         print(f"rocm-audit: {error}", file=sys.stderr)
         return error.exit_code
@@ -76,15 +78,23 @@ def leave(code: int) -> NoReturn:
     end(code)
 
 
-def trace_program(program: Program, output: Path, values_bytes: int, gpu: DeviceInfo | None) -> None:
-    """Runs ``program`` and writes its trace to ``output``; ``gpu`` is what ``torch.cuda`` answers as without one."""
-    recorder = Recorder(ValueRecorder(total_bytes=values_bytes))
+def trace_program(
+    program: Program, output: Path, values_bytes: int, gpu: DeviceInfo | None, fake: bool = False
+) -> None:
+    """Runs ``program`` and writes its trace to ``output``; ``gpu`` is what ``torch.cuda`` answers as without one.
+
+    ``fake``: on tensors without memory.
+    """
+    shapes = ShapesOnly() if fake else None
+    recorder = Recorder(None if fake else ValueRecorder(total_bytes=values_bytes), shapes)
     redirected = gpu is not None and not torch.cuda.is_available()
-    with redirection(gpu), compiled_regions_eager(recorder):
+    with redirection(gpu), compiled_regions_eager(recorder), nullcontext() if shapes is None else shapes.tracing():
         source = run_program(program, recorder)
     check_recorded(recorder, source)
     if redirected and gpu is not None:
         recorder.note(f"traced on the CPU: no GPU here, torch.cuda answered as {gpu.name} ({gpu.arch}) would")
+    for note in () if shapes is None else shapes.notes():
+        recorder.note(note)
     write_trace(recorder, source, collect_environment(), output)
 
 

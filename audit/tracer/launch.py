@@ -27,7 +27,13 @@ leave(main(sys.argv[1:]))
 
 
 def trace_in_child(
-    target: Target, output: Path, n_steps: int, mode: str | None, values_bytes: int, gpu: DeviceInfo
+    target: Target,
+    output: Path,
+    n_steps: int,
+    mode: str | None,
+    values_bytes: int,
+    gpu: DeviceInfo,
+    fake: bool = False,
 ) -> None:
     """Traces ``target`` into ``output``. Raises UnfinishedError; the child has said its own sentence on stderr."""
     config = {
@@ -42,6 +48,7 @@ def trace_in_child(
         "auditor": os.getpid(),
         "values_bytes": values_bytes,
         "gpu": encode(gpu),
+        "fake": fake,
     }
     command = [sys.executable, "-c", _START, str(Path(__file__).resolve().parents[2]), json.dumps(config)]
     code = subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch._C._functorch import peek_interpreter_stack
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import (
     TorchDispatchMode,
@@ -55,7 +55,8 @@ _COLLECTIVES = ("c10d::", "_c10d_functional::", "_c10d_functional_autograd::", "
 class Recorder(TorchDispatchMode):
     """Records every aten call between ``__enter__`` and ``__exit__``; ``build`` gives the trace.
 
-    ``values`` None switches value capture off (for measurement of the bookkeeping alone).
+    ``values`` None switches value capture off (for measurement of the bookkeeping alone). ``shapes`` is the fake mode
+    that the program runs under with ``--fake``; its calls are recorded, those of any other fake mode are listed.
     """
 
     #: Regions that dynamo would compile run eagerly under this mode instead of being skipped in silence (torch 2.10+).
@@ -65,9 +66,10 @@ class Recorder(TorchDispatchMode):
     def ignore_compile_internals(cls) -> bool:
         return True
 
-    def __init__(self, values: ValueRecorder | None) -> None:
+    def __init__(self, values: ValueRecorder | None, shapes: FakeTensorMode | None = None) -> None:
         super().__init__()
         self.values = values
+        self._shapes = shapes
         self.modules = ModuleStack()
         self.n_optimizer_steps = 0
         self.on_optimizer_step: Callable[[], None] | None = None
@@ -153,13 +155,17 @@ class Recorder(TorchDispatchMode):
         if self._suspended:
             return func(*args, **(kwargs or {}))
         if types and any(_desugars(cls) for cls in types):
-            if not any(issubclass(cls, FakeTensor) for cls in types):
+            fake = [issubclass(cls, FakeTensor) for cls in types if _desugars(cls)]
+            if not (all(fake) if self._shapes is not None else any(fake)):
                 return NotImplemented  # the subclass runs first, and its inner ops come back here
-            return self._run_fake(func, args, kwargs or {})
-        if torch._C._get_dispatch_mode(_FAKE) is not None:
+            if self._shapes is None:
+                return self._run_fake(func, args, kwargs or {})
+        if torch._C._get_dispatch_mode(_FAKE) is not self._shapes:
             return self._run_fake(func, args, kwargs or {})
         if not isinstance(func, torch._ops.OpOverload):
             self.note_unaudited(str(func), "higher-order op: its body is not a sequence of aten calls")
+            return func(*args, **(kwargs or {}))
+        if func.namespace == "prim":  # a fake tensor asks for its device
             return func(*args, **(kwargs or {}))
         if func in self._composites.overloads:
             return self._record_composite(func, args, kwargs or {}, run_dispatched_composite)
@@ -169,6 +175,17 @@ class Recorder(TorchDispatchMode):
                 return run_dispatched_composite(func, args, kwargs or {})
         self._record(func, args, kwargs)
         return func(*args, **(kwargs or {}))
+
+    def _has_subclass(self, arguments: tuple[Any, ...] | list[Any]) -> bool:
+        """Whether a tensor among the arguments handles dispatch itself, so that its inner ops are what is recorded."""
+        return any(
+            self._has_subclass(item)
+            if isinstance(item, (tuple, list))
+            else isinstance(item, torch.Tensor)
+            and _desugars(type(item))
+            and not (self._shapes is not None and isinstance(item, FakeTensor))
+            for item in arguments
+        )
 
     def _run_fake(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.note_unaudited(str(func), "fake tensor: shapes alone, runs no kernel")
@@ -183,7 +200,7 @@ class Recorder(TorchDispatchMode):
             self._suspended
             or not _is_innermost(self)
             or peek_interpreter_stack() is not None  # grad or vmap: the tensors are wrappers around the ones that count
-            or _has_subclass((args, tuple(kwargs.values())))
+            or self._has_subclass((args, tuple(kwargs.values())))
         ):
             return run_composite(op, args, kwargs)
         return self._record_composite(op, args, kwargs)
@@ -370,16 +387,6 @@ def _desugars(cls: type) -> bool:
     """Whether tensors of this class handle dispatch themselves and lead to inner aten calls."""
     dispatch = getattr(cls, "__torch_dispatch__", None)
     return dispatch is not torch._C._disabled_torch_dispatch_impl and not issubclass(cls, torch.nn.Parameter)
-
-
-def _has_subclass(arguments: tuple[Any, ...] | list[Any]) -> bool:
-    """Whether a tensor among the arguments handles dispatch itself, so that its inner ops are what is recorded."""
-    return any(
-        _has_subclass(item)
-        if isinstance(item, (tuple, list))
-        else isinstance(item, torch.Tensor) and _desugars(type(item))
-        for item in arguments
-    )
 
 
 @cache

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from audit.schema import Arg, Named, TensorSpec
 
@@ -160,7 +161,8 @@ def uses_accelerator(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> b
     """Whether any tensor, device or generator of the call is on an accelerator; CPU operands beside it stay hosts."""
     for arg in (*args, *(kwargs.values() if kwargs else ())):
         if isinstance(arg, torch.Tensor):
-            if arg.is_cuda:
+            # A fake tensor answers is_cuda by an op, at ten times the cost.
+            if arg.fake_device.type == "cuda" if isinstance(arg, FakeTensor) else arg.is_cuda:
                 return True
         elif isinstance(arg, torch.device):
             if arg.type == "cuda":

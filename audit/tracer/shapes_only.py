@@ -1,0 +1,126 @@
+"""``--fake``: the program runs on tensors that have a shape and no memory, so that a 70B model is traced on a laptop.
+
+Torch's own FakeTensorMode does it. What that cannot tell without values (``nonzero``, ``item``, an op without a shape
+function) is run for real on tensors full of ones, where they are small, and named in the trace.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
+
+#: What the stand-in of one call may take: with it a trace stays far below the memory of a laptop.
+STAND_IN_BYTES = 256 << 20
+#: What torch raises where a shape or a number depends on values, or where it has no shape function.
+_UNKNOWN: tuple[type[Exception], ...] = (
+    fake_tensor.DataDependentOutputException,
+    fake_tensor.DynamicOutputShapeException,
+    fake_tensor.UnsupportedFakeTensorException,
+    fake_tensor.UnsupportedOperatorException,
+)
+
+
+class ShapesOnly(FakeTensorMode):
+    """A fake mode that answers what depends on values, and counts the ops that it did so for in ``answered``."""
+
+    def __init__(self) -> None:
+        super().__init__(allow_non_fake_inputs=True)  # constants that a library made before the trace began
+        self.answered: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        try:
+            return super().__torch_dispatch__(func, types, args, kwargs)
+        except _UNKNOWN:
+            tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+            if sum(tensor.numel() * tensor.dtype.itemsize for tensor in tensors) > STAND_IN_BYTES:
+                raise
+            self.answered[str(func)] += 1
+            return self._stand_in(func, args, kwargs or {})
+
+    def _stand_in(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What ``func`` gives for ones: everything is selected, every length is 1; and no condition is met.
+
+        The last, since programs ask more often whether something went wrong (NaN, overflow) than whether all is well.
+        """
+        with _disable_current_modes():
+            if func is torch.ops.aten._local_scalar_dense.default:
+                return _ones(args[0]).item() if args[0].dtype is not torch.bool else False
+            result = func(*tree_map(_ones, args), **tree_map(_ones, kwargs))
+        if func._schema.is_mutable:
+            return args[0]
+        return tree_map(lambda item: self.from_tensor(item) if isinstance(item, torch.Tensor) else item, result)
+
+    @contextmanager
+    def tracing(self) -> Iterator[ShapesOnly]:
+        """The mode, and answers for the functions that read a tensor's memory without an op."""
+        patched: list[tuple[Any, str, Any]] = [
+            *((torch.Tensor, name, self._reading(name, getattr(torch.Tensor, name))) for name in ("numpy", "tolist")),
+            (torch, "save", lambda *args, **kwargs: self._not_saved()),
+            (torch.utils, "swap_tensors", _swap(torch.utils.swap_tensors)),
+        ]
+        originals = [(owner, name, getattr(owner, name)) for owner, name, _ in patched]
+        for owner, name, function in patched:
+            setattr(owner, name, function)
+        try:
+            with self:
+                yield self
+        finally:
+            for owner, name, function in originals:
+                setattr(owner, name, function)
+
+    def _reading(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def read(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            if not isinstance(tensor, FakeTensor):
+                return original(tensor, *args, **kwargs)
+            self.answered[f"Tensor.{name}"] += 1
+            with _disable_current_modes():
+                return original(_ones(tensor), *args, **kwargs)
+
+        return read
+
+    def _not_saved(self) -> None:
+        """A checkpoint of nothing must not replace a real one."""
+        self.answered["torch.save (nothing was written)"] += 1
+
+    def notes(self) -> Iterator[str]:
+        """What the trace must say about itself."""
+        yield "traced with --fake: shapes only, no values; the replay makes them up"
+        for op, n_calls in sorted(self.answered.items()):
+            yield (
+                f"--fake: {op} depends on values or has no shape function; {n_calls} calls were answered as if every "
+                "number were 1 and every condition false"
+            )
+
+
+def _swap(original: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """How ``Module.to`` converts a parameter: as with real tensors, by ``.data``.
+
+    For fake ones torch swaps the objects, and refuses since its own fake mode holds weak references to them (2.13).
+    """
+
+    def swap(parameter: torch.Tensor, converted: torch.Tensor) -> None:
+        if (
+            isinstance(parameter, FakeTensor)
+            and isinstance(converted, FakeTensor)
+            and parameter.fake_device == converted.fake_device
+        ):
+            parameter.data = converted.detach()
+        else:
+            original(parameter, converted)
+
+    return swap
+
+
+def _ones(item: Any) -> Any:
+    """A tensor full of ones with the shape and strides of a fake one; other arguments as they are."""
+    if not isinstance(item, FakeTensor):
+        return item
+    return torch.empty_strided(item.size(), item.stride(), dtype=item.dtype).fill_(1)
