@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NoReturn
 import audit
 from audit.errors import UsageError
 from audit.opset import extract_values, read_opset
+from audit.opset.ranks import copy_or_merge, rank_files, rank_path
 from audit.ordering import costliest_first
 from audit.rules.judge import judge
 from audit.rules.preflight import preflight
@@ -181,8 +182,6 @@ def obtain_trace(options: RunOptions, progress: Progress) -> Trace:
     if options.resume:
         return _trace_of_run(options, cases_file)
     if options.target.kind == "opset":
-        from audit.tracer.writing import copy_or_merge
-
         return copy_or_merge(options.target.path, cases_file)
     progress.phase(f"tracing {options.target.name}")
     trace_target(options.target, cases_file, options)
@@ -197,8 +196,6 @@ def _trace_of_run(options: RunOptions, cases_file: Path) -> Trace:
     if target.kind != "opset":
         is_other = (target.kind == "module", target.name) != (source.kind == "module", source.name)
     else:
-        from audit.tracer.writing import rank_files
-
         files = [target.path] if target.path.exists() else rank_files(target.path)
         is_other = {case.key for file in files for case in read_opset(file).cases} != keys
     run = read_run(options.output)
@@ -386,8 +383,6 @@ def write_reports(judgement: Judgement, formats: Sequence[str], folder: Path) ->
 
 def trace_only(options: RunOptions) -> tuple[Trace, Path]:
     """Records the target; the trace and the file it is in (one a rank under a launcher)."""
-    from audit.tracer.writing import rank_path
-
     path = rank_path(options.output)
     if path.exists() and not options.force:
         raise UsageError(f"{path} exists; use --force to replace it", "exists")

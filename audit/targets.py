@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from audit.errors import UsageError
+from audit.opset.ranks import rank_files
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ def find_target(name: str, is_module: bool, arguments: tuple[str, ...]) -> Targe
         return Target("module", name, arguments=arguments)
     path = Path(name)
     if path.suffix == ".audit":
-        if not path.exists() and not _rank_files(path):
+        if not path.exists() and not rank_files(path):
             raise UsageError(f"there is no file {path}; record one with `rocm-audit trace`", "no-target")
         if arguments:
             raise UsageError(f"{path} is a recorded trace and takes no arguments", "bad-arguments")
@@ -45,7 +46,3 @@ def find_target(name: str, is_module: bool, arguments: tuple[str, ...]) -> Targe
             "unsupported-target",
         )
     return Target("script", path.name, path, arguments)
-
-
-def _rank_files(path: Path) -> list[Path]:
-    return list(path.parent.glob(f"{path.stem}.rank*.audit"))

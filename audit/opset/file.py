@@ -12,11 +12,12 @@ import shutil
 import stat
 import struct
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from audit import strict_json
 from audit.codec import DecodeError, decode, encode
@@ -35,14 +36,21 @@ MAX_TRACE_BYTES = 1 << 27
 # --- writing -----------------------------------------------------------------------------------------------------
 
 
-def write_opset(path: Path, trace: Trace, values: Path | None) -> None:
-    """Writes ``trace`` and the safetensors file ``values`` (or none) to ``path``, whole or not at all."""
+def write_opset(path: Path, trace: Trace, values: Path | Callable[[IO[bytes]], None] | None) -> None:
+    """Writes ``trace`` and its values to ``path``, whole or not at all.
+
+    ``values`` is a value file, a function that writes one, or None where no values are kept.
+    """
     with replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         content = strict_json.dumps({"format_version": FORMAT_VERSION, **encode(trace)})
         archive.writestr(member_info(TRACE), content)
         if values is not None:
-            with values.open("rb") as source, archive.open(member_info(VALUES), "w", force_zip64=True) as target:
-                shutil.copyfileobj(source, target, 1 << 20)
+            with archive.open(member_info(VALUES), "w", force_zip64=True) as target:
+                if callable(values):
+                    values(target)
+                else:
+                    with values.open("rb") as source:
+                        shutil.copyfileobj(source, target, 1 << 20)
 
 
 @contextmanager
@@ -120,6 +128,14 @@ def extract_values(path: Path, folder: Path) -> Path | None:
             for block in blocks_of(file, values):
                 _write(sink, block, target)
     return target
+
+
+def check_values(opset: Opset) -> None:
+    """Raises UsageError where the values are not those that were written, by their checksum."""
+    with _reading(opset.path) as file:
+        members = members_of(file)
+        if VALUES in members:
+            deque(blocks_of(file, members[VALUES]), maxlen=0)
 
 
 def _write(sink: BinaryIO, block: bytes, target: Path) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from audit import strict_json
 from audit.codec import reach, tensors_of
@@ -101,7 +101,9 @@ def check_tensors(tensors: Mapping[str, Tensor], cases: Iterable[Case]) -> None:
             )
 
 
-def write_tensors(file: BinaryIO, tensors: Mapping[str, tuple[str, int]], blocks: Iterable[bytes | memoryview]) -> None:
+def write_tensors(
+    file: IO[bytes], tensors: Mapping[str, tuple[str, int]], blocks: Iterable[bytes | memoryview]
+) -> None:
     """Writes a value file: ``tensors`` are (dtype in the file's words, elements) in the order of their ``blocks``."""
     header: dict[str, Any] = {}
     offset = 0

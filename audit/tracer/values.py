@@ -8,18 +8,16 @@ own kernels and read when it is done, so that the program is never made to wait.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-import struct
 import tempfile
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from audit.errors import UnfinishedError
+from audit.opset.tensors import write_tensors
 from audit.schema import Values
 
 #: Float tensors above this are described, not kept: a weight's distribution replays as well as its values, and the
@@ -211,24 +209,12 @@ class ValueRecorder:
         chosen = dict(sorted(named.items()))
         if not chosen:
             return False
-        header: dict[str, Any] = {}
-        offset = 0
-        for name, span in chosen.items():
-            n_elements = span.n_bytes // span.dtype.itemsize
-            header[name] = {
-                "dtype": _SAFETENSORS_DTYPES[span.dtype],
-                "shape": [n_elements],
-                "data_offsets": [offset, offset + span.n_bytes],
-            }
-            offset += span.n_bytes
-        encoded = json.dumps(header, separators=(",", ":")).encode()
-        encoded += b" " * (-len(encoded) % 8)  # the format aligns the data to 8 bytes
+        tensors = {
+            name: (_SAFETENSORS_DTYPES[span.dtype], span.n_bytes // span.dtype.itemsize)
+            for name, span in chosen.items()
+        }
         with _disk_errors(str(path)), path.open("wb") as file:
-            file.write(struct.pack("<Q", len(encoded)))
-            file.write(encoded)
-            for span in chosen.values():
-                for block in _blocks(span):
-                    file.write(block)
+            write_tensors(file, tensors, (block for span in chosen.values() for block in _blocks(span)))
         return True
 
     def close(self) -> None:

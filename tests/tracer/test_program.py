@@ -13,8 +13,8 @@ import pytest
 import audit
 from audit.errors import UsageError
 from audit.opset import read_opset
+from audit.opset.ranks import copy_or_merge
 from audit.schema import Trace
-from audit.tracer.writing import copy_or_merge
 
 FOREVER = """
 import sys, torch
