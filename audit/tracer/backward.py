@@ -61,10 +61,12 @@ class BackwardLinks:
         for number, tensor in enumerate(outputs):
             if tensor.grad_fn is not None:
                 tensor.grad_fn.register_prehook(_grad_hook(call, number, tensor.output_nr, fold, sample))
-        nodes = list(_own_nodes(outputs, first, end))
+        nodes = set(_own_nodes(outputs, first, end))
         if len(nodes) <= _MAX_WATCHED_NODES:
             for node in nodes:
-                node.register_hook(self._finish_hook(node._sequence_nr()))
+                # Gradients that a node hands to another of the composite's are summed inside the composite.
+                if any(parent is not None and parent not in nodes for parent, _ in node.next_functions):
+                    node.register_hook(self._finish_hook(node._sequence_nr()))
         return call
 
     def _finish_hook(self, number: int) -> Callable[[Any, Any], None]:
