@@ -51,7 +51,13 @@ def flat(tensor: torch.Tensor) -> torch.Tensor:
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if tensor.dtype.is_floating_point and tensor.dtype.itemsize == 1:
         tensor = tensor.to(torch.float32)
-    return tensor.reshape(-1).contiguous()
+    return packed(tensor)
+
+
+def packed(tensor: torch.Tensor) -> torch.Tensor:
+    """All elements in logical order, 1-D with stride 1; a single element counts as contiguous with any stride."""
+    line = tensor.reshape(-1).contiguous()
+    return line.as_strided(line.size(), (1,))
 
 
 def eps_of(dtype_name: str) -> float:

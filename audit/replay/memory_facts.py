@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from audit.replay.compare import flat, same_elements, unravel
+from audit.replay.compare import flat, packed, same_elements, unravel
 
 
 @dataclass(frozen=True)
@@ -43,5 +43,5 @@ def memory_facts(
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
     """Elements by bytes, [elements, itemsize] uint8, in logical order."""
-    plain = tensor.detach().resolve_conj().resolve_neg().reshape(-1).contiguous()
+    plain = packed(tensor.detach().resolve_conj().resolve_neg())
     return plain.view(torch.uint8).reshape(plain.numel(), plain.element_size())

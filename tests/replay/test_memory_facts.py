@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from audit.replay.compare import flat
 from audit.replay.memory_facts import MemoryFacts, memory_facts
 
 FILLS = (0x5B, 0xA4)
@@ -59,3 +60,10 @@ def test_strided_outputs_are_looked_at_in_logical_order():
     second = first.clone()
     second[1, 0] = 5.0
     assert facts(first, second) == MemoryFacts(n_not_repeated=1)
+
+
+def test_a_single_element_counts_as_contiguous_with_any_stride():
+    lone = torch.arange(40.0).as_strided((1,), (20,), 3)
+    assert facts(lone, lone.clone()) == MemoryFacts()
+    assert facts(lone, lone + 1) == MemoryFacts(n_not_repeated=1)
+    assert (flat(lone).stride(), flat(lone).tolist()) == ((1,), [3.0])
