@@ -169,7 +169,7 @@ class Recorder(TorchDispatchMode):
             return func(*args, **(kwargs or {}))
         if func in self._composites.overloads:
             return self._record_composite(func, args, kwargs or {}, run_dispatched_composite)
-        if _is_plain_composite(func):
+        if _is_plain_composite(func) and not _has_special_form((args, tuple((kwargs or {}).values()))):
             # Only inference mode lets composites through to here; their parts are recorded, as in the other modes.
             with self:
                 return run_dispatched_composite(func, args, kwargs or {})
@@ -387,6 +387,20 @@ def _desugars(cls: type) -> bool:
     """Whether tensors of this class handle dispatch themselves and lead to inner aten calls."""
     dispatch = getattr(cls, "__torch_dispatch__", None)
     return dispatch is not torch._C._disabled_torch_dispatch_impl and not issubclass(cls, torch.nn.Parameter)
+
+
+def _has_special_form(arguments: tuple[Any, ...] | list[Any]) -> bool:
+    """Whether a tensor among the arguments is nested, sparse or quantised.
+
+    For these some composites (``matmul`` of nested tensors) have kernels of their own, and the composite would fail.
+    """
+    return any(
+        _has_special_form(item)
+        if isinstance(item, (tuple, list))
+        else isinstance(item, torch.Tensor)
+        and (item.is_nested or item.is_quantized or item.layout is not torch.strided)
+        for item in arguments
+    )
 
 
 @cache
