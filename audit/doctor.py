@@ -40,9 +40,10 @@ def doctor(*, selftest: bool = False, device: str = "auto", output: Path | None 
     if file is not None and file.exists() and not force:
         raise UsageError(f"{file} exists; use --force to replace it", "exists")
     name = resolve(device)
+    is_gpu = name.startswith(("hip", "cuda"))
     console = Console(highlight=False, soft_wrap=True)
     environment = collect_environment()
-    checks = _checks(look_at_machine(probe=name in ("hip", "cuda")), environment)
+    checks = _checks(look_at_machine(probe=is_gpu), environment)
     _print_checks(console, checks)
     found: tuple[Found, ...] = ()
     gemm: GemmSeen | None = None
@@ -55,7 +56,7 @@ def doctor(*, selftest: bool = False, device: str = "auto", output: Path | None 
         else:
             found = find_planted_faults()
             _print_found(console, found)
-        gemm = look_for_gemm(name) if name in ("hip", "cuda") else None
+        gemm = look_for_gemm(name) if is_gpu else None
         _print_gemm(console, gemm)
     if file is not None:
         _write(file, document(environment, checks, found, gemm))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import math
 import os
 import signal
 import tempfile
@@ -24,6 +25,7 @@ from audit.opset.ranks import copy_or_merge, rank_files, rank_path
 from audit.ordering import costliest_first
 from audit.rules.judge import judge
 from audit.rules.preflight import preflight
+from audit.run_folder import CASES_FILE, RUN_FILE, alone_in, clear_folder, find_folder, make_folder
 from audit.schema import (
     EVIDENCE_BY_BACKEND,
     Case,
@@ -42,10 +44,7 @@ from audit.targets import Target
 
 if TYPE_CHECKING:
     from audit.progress import Progress
-    from audit.replay.engine import ReplaySettings
-
-RUN_FILE = "run.jsonl"
-CASES_FILE = "cases.audit"
+    from audit.replay.engine import Engine, ReplaySettings
 
 
 @dataclass(frozen=True)
@@ -79,9 +78,10 @@ def run(options: RunOptions, progress: Progress) -> tuple[Judgement, int]:
     from audit.device.registry import resolve
 
     device = resolve(options.device)  # before anything is traced: a missing device is known at once
-    make_folder(options)
+    (find_folder if options.resume else make_folder)(options.output)
     with alone_in(options.output), termination_as_interrupt():
-        clear_output(options)
+        if not options.resume:
+            clear_folder(options.output, options.force)
         trace = obtain_trace(options, progress)
         if device == "none":
             end = _predict_only(options, trace)
@@ -104,44 +104,6 @@ def exit_code(judgement: Judgement, end: RunEnd, fail_on: frozenset[Status]) -> 
 BUDGET_SPENT = "the time budget was spent"
 
 
-def make_folder(options: RunOptions) -> None:
-    """Makes the run folder, or finds the one to resume. Raises UsageError where it cannot be written."""
-    folder = options.output
-    if options.resume:
-        if not (folder / RUN_FILE).exists():
-            raise UsageError(f"nothing to resume: {folder / RUN_FILE} does not exist", "nothing-to-resume")
-        return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise UsageError(
-            f"cannot write to {folder}: {error.strerror}; choose another folder with -o", "unwritable-output"
-        ) from error
-
-
-@contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
-    """Keeps other audits out of the folder; the kernel lets go when this process dies. Raises UsageError."""
-    import fcntl  # not on every system that reads and judges run files
-
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(descriptor)
-        raise UsageError(
-            f"another audit is writing to {folder}; wait for it, or choose another folder with -o", "busy"
-        ) from error
-    except OSError:  # a file system without locks
-        pass
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
 @contextmanager
 def termination_as_interrupt() -> Iterator[None]:
     """SIGTERM (a scheduler, ``timeout``, a cancelled job) and SIGHUP end an audit as Ctrl-C does: children and scratch
@@ -159,21 +121,6 @@ def termination_as_interrupt() -> Iterator[None]:
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
-
-
-def clear_output(options: RunOptions) -> None:
-    """Raises UsageError when the folder holds a run already, unless resuming or forced; removes what is replaced."""
-    folder, run_file = options.output, options.output / RUN_FILE
-    if options.resume:
-        return
-    if run_file.exists() and not options.force:
-        raise UsageError(f"{folder} holds a run already; use --force to replace it or --resume to go on", "exists")
-    from audit.report.registry import REPORTERS
-
-    # All that a run writes: a report or a repro script of the run before would pass for one of this.
-    names = (RUN_FILE, CASES_FILE, *(reporter.file_name for reporter in REPORTERS.values()))
-    for stale in (*(folder / name for name in names), *(folder / "repro").glob("*.py")):
-        stale.unlink(missing_ok=True)
 
 
 def obtain_trace(options: RunOptions, progress: Progress) -> Trace:
@@ -264,28 +211,36 @@ def _replay_all(options: RunOptions, device: str, trace: Trace, progress: Progre
             _open_run(options, trace, pool.device_info(), settings) as (header, writer, waiting),
         ):
             progress.replaying(header, trace.cases, waiting)
-            end = _write_events(pool.replay(waiting), writer, progress, options.time_budget_s)
+            end = _write_events(pool, waiting, writer, progress, options.time_budget_s)
             writer.end(end)
             return end
 
 
-def _write_events(events: Iterator[object], writer: RunWriter, progress: Progress, budget_s: float | None) -> RunEnd:
+def _write_events(
+    engine: Engine, cases: Sequence[Case], writer: RunWriter, progress: Progress, budget_s: float | None
+) -> RunEnd:
     """Appends each event before the next is asked for: the order that makes a crash of the machine recoverable."""
-    deadline = None if budget_s is None else monotonic() + budget_s
+    deadline = math.inf if budget_s is None else monotonic() + budget_s
+    n_measured = 0
+
+    def spent() -> bool:
+        return monotonic() > deadline and n_measured > 0  # one case at least: a verdict however short the time
+
     try:
-        for event in events:
+        for event in engine.replay(cases, spent):
             if isinstance(event, Started):
                 writer.started(event.key)
             elif isinstance(event, Measurement):
                 writer.measured(event)
                 progress.measured(event)
-                if deadline is not None and monotonic() > deadline:
-                    return RunEnd(False, f"{BUDGET_SPENT} ({budget_s:.0f} s)")
+                n_measured += 1
             else:
-                return RunEnd(False, f"the device was lost: {getattr(event, 'reason', event)}")
+                return RunEnd(False, f"the device was lost: {event.reason}")
     except KeyboardInterrupt:
         return RunEnd(False, "interrupted")
-    return RunEnd(True)
+    if n_measured == len(cases):
+        return RunEnd(True)
+    return RunEnd(False, "the replay lost cases" if budget_s is None else f"{BUDGET_SPENT} ({budget_s:.0f} s)")
 
 
 @contextmanager

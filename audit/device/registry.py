@@ -1,4 +1,4 @@
-"""Devices by the name that a user gives: ``hip``, ``cuda``, ``sim``, ``sim:faults.py``, ``cpu``, ``auto``, ``none``."""
+"""Devices by the name that a user gives: ``hip``, ``cuda:1``, ``sim``, ``sim:faults.py``, ``cpu``, ``none``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import torch
 
 from audit.device import gpu
 from audit.device.cpu import CpuDevice
+from audit.device.places import gpu_index, parts, places
 from audit.device.protocol import Device
 from audit.errors import UsageError
 
-NAMES = ("auto", "hip", "cuda", "sim", "sim:FAULTS.py", "cpu", "none")
+NAMES = ("auto", "hip", "hip:N", "cuda", "cuda:N", "sim", "sim:FAULTS.py", "cpu", "none")
 
 
 def _open_sim() -> Device:
@@ -30,7 +31,8 @@ _DEVICES: dict[str, Callable[[], Device]] = {"hip": _open_gpu, "cuda": _open_gpu
 
 
 def resolve(name: str) -> str:
-    """The device that ``name`` means here: ``auto`` is hip, else cuda, else ``none``. Opens nothing.
+    """What ``name`` means here: ``auto`` is hip, else cuda, else ``none``; a list (``cuda:0,cuda:1``) stays one.
+    Opens nothing.
 
     Raises UsageError: ``unknown-device``, ``no-device`` when the one asked for is not there, ``sim-unavailable`` when
     this torch cannot simulate one, ``bad-fault-file`` when there is no such file. That the file loads is found out by
@@ -39,14 +41,26 @@ def resolve(name: str) -> str:
     if name == "auto":
         found = gpu.flavour()
         return found if found is not None and torch.cuda.is_available() else "none"
+    names = parts(name)
+    if len(names) == 1:
+        return _resolve_one(name)
+    if len({part.partition(":")[0] for part in names}) > 1 or names[0] == "none":
+        raise UsageError(f"--device {name}: devices of one run must be of one kind", "unknown-device")
+    return ",".join(_resolve_one(part) for part in names)
+
+
+def _resolve_one(name: str) -> str:
+    kind = name if gpu_index(name) is None else name.partition(":")[0]
     if name.startswith("sim:"):
         path = Path(name.removeprefix("sim:"))
         if not path.is_file():
             raise UsageError(f"there is no fault file {path}; expected --device sim:FAULTS.py", "bad-fault-file")
-    elif name not in _DEVICES and name != "none":
+    elif kind not in _DEVICES and name != "none":
         raise UsageError(f"unknown device {name!r}; choose one of {', '.join(NAMES)}", "unknown-device")
-    if name in ("hip", "cuda") and (problem := _absence(name)):
-        raise UsageError(problem, "no-device")
+    if kind in ("hip", "cuda"):
+        if problem := _absence(kind):
+            raise UsageError(problem, "no-device")
+        places(name)
     if name.partition(":")[0] == "sim" and (problem := _sim_absence()):
         raise UsageError(problem, "sim-unavailable")
     return name

@@ -7,9 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from audit.replay.wire import Channel, ChannelClosed, DeadlinePassed, Message
 
@@ -32,12 +35,27 @@ class Exit:
     oom_killed: bool = False
 
 
-class Child:
-    """A worker process with a channel to it. ``preceding`` names the cases that it has run."""
+class Stopped(Exception):
+    """The audit ends; whoever waits for a child is to give up."""
 
-    def __init__(self, role: str, stderr_path: Path, folder: Path) -> None:
+
+class Child:
+    """A worker process with a channel to it. ``preceding`` names the cases that it has run.
+
+    ``variables`` are added to its environment. Once ``stop`` is set, ``receive`` raises Stopped.
+    """
+
+    def __init__(
+        self,
+        role: str,
+        stderr_path: Path,
+        folder: Path,
+        stop: threading.Event,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.stderr_path = stderr_path
         self.preceding: list[str] = []
+        self._stop = stop
         self._stderr_before = b""
         self._n_oom_kills = _oom_kills()
         to_child, from_parent = os.pipe()
@@ -58,7 +76,7 @@ class Child:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=folder,  # not the user's folder: a queue.py there must not shadow a module of the worker's
-            env=_environment(),
+            env={**_environment(), **variables},
         )
         os.close(to_child)
         os.close(from_child)
@@ -74,9 +92,11 @@ class Child:
         self._open_channel().send(message, time.monotonic() + limit_s)
 
     def receive(self, limit_s: float) -> Message:
-        """The next message within ``limit_s`` seconds. Raises ChannelClosed or DeadlinePassed."""
+        """The next message within ``limit_s`` seconds. Raises ChannelClosed, DeadlinePassed or Stopped."""
         deadline = time.monotonic() + limit_s
         while True:
+            if self._stop.is_set():
+                raise Stopped
             now = time.monotonic()
             try:
                 return self._open_channel().receive(min(deadline, now + _WATCH_INTERVAL_S))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from audit.codec import decode, encode
+from audit.device.places import Place
 from audit.replay.child import Child, Exit
 from audit.replay.engine import ReplaySettings
 from audit.replay.wire import ChannelClosed, DeadlinePassed, Message
@@ -43,9 +45,11 @@ class Answer:
 class DeviceChild:
     """Runs cases one after another. ``lost`` is empty, or why the device cannot be used any more."""
 
-    def __init__(self, settings: ReplaySettings, folder: Path) -> None:
+    def __init__(self, settings: ReplaySettings, folder: Path, place: Place, stop: threading.Event) -> None:
         self._settings = settings
         self._folder = folder
+        self._place = place
+        self._stop = stop
         self._n_started = 0
         self._info: DeviceInfo | None = None
         self._ready = False
@@ -163,12 +167,13 @@ class DeviceChild:
 
     def _spawn(self) -> Child:
         self._n_started += 1
-        return Child("device", self._folder / f"device-{self._n_started}.stderr", self._folder)
+        stderr = self._folder / f"device-{self._n_started}.stderr"
+        return Child("device", stderr, self._folder, self._stop, self._place.environment)
 
     def _send_setup(self, child: Child) -> None:
         settings = self._settings
         setup = {
-            "device": _absolute(settings.device),
+            "device": _absolute(self._place.device),
             "folder": str(self._folder),
             "seed": settings.seed,
             "fills": settings.fill_bytes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -14,10 +14,11 @@ from audit.schema import Case, DeviceInfo, Measurement, Started
 class ReplaySettings:
     """Options that steer a replay; the run header lists them.
 
-    ``device`` names a device for ``audit.device.registry.open_device``: ``cuda``, ``sim:faults.py``. ``values`` is the
-    safetensors file with stored inputs. Limits are wall-clock seconds without a sign of life: ``first_call_limit_s``
-    covers input copies and the first call in a process (kernel search, JIT), ``steady_limit_s`` each later stage,
-    ``reference_limit_s`` all CPU work on one case, ``start_limit_s`` the start of a child and its canary op.
+    ``device`` names devices for ``audit.device.places.places``: ``cuda`` (all that are visible), ``cuda:1``,
+    ``sim:faults.py``. ``values`` is the safetensors file with stored inputs. Limits are wall-clock seconds without a
+    sign of life: ``first_call_limit_s`` covers input copies and the first call in a process (kernel search, JIT),
+    ``steady_limit_s`` each later stage, ``reference_limit_s`` all CPU work on one case, ``start_limit_s`` the start of
+    a child and its canary op.
     ``n_device_threads`` and ``n_reference_threads`` bound the
     CPU threads of the children for large cases (None: all cores, one for a simulated device).
     ``timing_budget_s`` bounds the timed runs of one case. ``reference_memory_bytes`` caps the address space of the
@@ -54,9 +55,11 @@ Event: TypeAlias = "Started | Measurement | DeviceLost"
 class Engine(Protocol):
     """Replays cases. Use it as a context manager: leaving it ends its processes."""
 
-    def replay(self, cases: Sequence[Case]) -> Iterator[Event]:
-        """Events in the order of ``cases``; the last may be DeviceLost.
+    def replay(self, cases: Sequence[Case], enough: Callable[[], bool] = ...) -> Iterator[Event]:
+        """A Started and a Measurement for each case, in order where there is one device; the last may be DeviceLost.
 
+        Several devices take from ``cases`` in turn, and one that is lost leaves its share to the others. ``enough`` is
+        asked before each case; once it says True, the cases that are running end and no other is started.
         The device is told of a case only when the iterator is advanced past its ``Started``, so a caller that writes
         the event to disk before asking for the next one never loses track of a case that takes the machine down.
         A case whose reference forbids the device gets a Measurement and no Started.
@@ -64,7 +67,10 @@ class Engine(Protocol):
         ...
 
     def device_info(self) -> DeviceInfo:
-        """The device replayed on, as its child sees it. Raises UnfinishedError where no child can open it."""
+        """The device replayed on, as its child sees it; ``n_devices`` in its properties where there are several.
+
+        Raises UnfinishedError where no child can open it.
+        """
         ...
 
     def close(self) -> None: ...

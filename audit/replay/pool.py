@@ -1,48 +1,68 @@
-"""The local engine: one warm reference child and one warm device child, one case apart."""
+"""The local engine: one lane of warm child processes for each device, all taking from one queue of cases."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+import dataclasses
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
+from typing import TypeAlias, TypeVar
 
-from audit.codec import decode, tensors_of
-from audit.errors import UnfinishedError, UsageError
-from audit.replay.device_child import Answer, DeviceChild, DeviceGone
+from audit.device.places import Place, places
+from audit.errors import AuditError
+from audit.replay.child import Stopped
 from audit.replay.engine import DeviceLost, Event, ReplaySettings
 from audit.replay.folder import SpoolFolder
-from audit.replay.reference_child import ReferenceChild
-from audit.replay.wire import Message
-from audit.schema import Case, Comparison, DeviceInfo, Measurement, Outcome, Path, Started, Timing
+from audit.replay.lane import Lane
+from audit.replay.work import Work
+from audit.schema import Case, DeviceInfo
 
-_INVALID_INPUT = "the CPU reference did not accept the case, so the device was not touched"
+T = TypeVar("T")
+
+#: How soon a lane whose event nobody takes notices that the replay is over.
+_ENDED_INTERVAL_S = 0.2
 
 
 @dataclass(frozen=True)
-class _Ready:
-    """A case that the reference side has prepared."""
+class _Turn:
+    """An event on its way out; the lane goes on when it is ``taken``."""
 
-    case: Case
-    outcome: Outcome
-    device_may_run: bool
-    job: Message
-    timing: Timing | None
-    notes: tuple[str, ...]
+    event: Event
+    taken: threading.Event
+
+
+@dataclass(frozen=True)
+class _End:
+    """A lane has no more to do, or failed with ``error``."""
+
+    error: BaseException | None = None
+
+
+_Turns: TypeAlias = "queue.SimpleQueue[_Turn | _End]"
 
 
 class Pool:
-    """Replays cases on this machine; see ``audit.replay.engine.Engine``.
-
-    The reference of the next case is computed while the device runs the current one.
-    """
+    """Replays cases on this machine's devices; see ``audit.replay.engine.Engine``."""
 
     def __init__(self, settings: ReplaySettings) -> None:
         self._settings = settings
         self._spool = SpoolFolder()
         self._folder = self._spool.path
-        self._reference = ReferenceChild(settings, self._folder)
-        self._device = DeviceChild(settings, self._folder)
+        self._stop = threading.Event()
+        self._info: DeviceInfo | None = None
+        self._lanes: list[_Driven] = []
+        try:
+            found = places(settings.device)
+            shared = _share_of(settings, len(found))
+            self._lanes = [_Driven(shared, self._lane_folder(n), place, self._stop) for n, place in enumerate(found)]
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Pool:
         return self
@@ -54,114 +74,137 @@ class Pool:
 
     def close(self) -> None:
         """Ends the children and removes the spool folder; safe to call twice."""
-        self._reference.close()
-        self._device.close()
+        self._stop.set()
+        for lane in self._lanes:
+            lane.close()
         self._spool.remove()
 
     def device_info(self) -> DeviceInfo:
-        """The device as its child sees it. Raises UsageError (there is none) or UnfinishedError (it does not start)."""
+        """The device that all lanes have; see ``Engine.device_info``. Lanes on another kind are given up."""
+        if self._info is None:
+            self._info = self._matched()
+        return self._info
+
+    def _matched(self) -> DeviceInfo:
+        answers = [lane.ask(Lane.device_info) for lane in self._lanes]
+        first, *others = self._lanes
+        info = answers[0].result()
+        left_out = []
+        for number, (lane, answer) in enumerate(zip(others, answers[1:], strict=True), start=1):
+            problem = _mismatch(info, answer)
+            if problem:
+                left_out.append(f"device {number}: {problem}")
+                lane.close()
+        self._lanes = [first, *(lane for lane in others if not lane.closed)]
+        if len(answers) == 1:
+            return info
+        shown = {"n_devices": str(len(self._lanes)), **({"left_out": "; ".join(left_out)} if left_out else {})}
+        return dataclasses.replace(info, properties={**info.properties, **shown})
+
+    def replay(self, cases: Sequence[Case], enough: Callable[[], bool] = lambda: False) -> Iterator[Event]:
+        """Events; see ``Engine.replay``. Closing the iterator early leaves the children warm."""
+        if len(self._lanes) > 1:
+            self.device_info()  # two kinds of device must not share a run
+        over = threading.Event()
+
+        def ended() -> bool:
+            return over.is_set() or self._stop.is_set()
+
+        work = Work(cases, self._settings.lookahead_bytes, lambda: ended() or enough())
+        turns: _Turns = queue.SimpleQueue()
+        n_running = len(self._lanes)
+        for lane in self._lanes:
+            lane.drive(work, turns, ended)
+        lost: list[str] = []
         try:
-            return self._device.ensure()
-        except DeviceGone as gone:
-            if gone.usage:
-                raise UsageError(*gone.usage) from gone
-            raise UnfinishedError(
-                f"the device cannot be used: {gone}; check it with rocm-audit doctor", "device-lost"
-            ) from gone
+            while n_running:
+                turn = turns.get()
+                if isinstance(turn, _End):
+                    n_running -= 1
+                    if turn.error is not None:
+                        raise turn.error
+                    continue
+                if isinstance(turn.event, DeviceLost):
+                    lost.append(turn.event.reason)
+                else:
+                    yield turn.event
+                turn.taken.set()
+        finally:
+            over.set()
+        if lost and (work.is_left or len(lost) == len(self._lanes)):
+            yield DeviceLost("; ".join(dict.fromkeys(lost)))
 
-    def replay(self, cases: Sequence[Case]) -> Iterator[Event]:
-        """Events in order; see ``Engine.replay``. Closing the iterator early leaves the children warm."""
-        for number, case in enumerate(cases):
-            self._reference.submit(case)
-            ready = self._ready(case)
-            following = cases[number + 1] if number + 1 < len(cases) else None
-            if following is not None and self._small(case) and self._small(following):
-                self._reference.submit(following)
-            if not ready.device_may_run:
-                yield self._not_run(ready)
-                self._discard(case)
-                continue
-            if not self._device.usable():
-                yield DeviceLost(self._device.lost)
+    def _lane_folder(self, number: int) -> Path:
+        folder = self._folder / f"lane-{number}"
+        folder.mkdir()
+        return folder
+
+
+class _Driven:
+    """A lane and the thread that all its calls run on."""
+
+    def __init__(self, settings: ReplaySettings, folder: Path, place: Place, stop: threading.Event) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=folder.name)
+        self._lane = self._thread.submit(Lane, settings, folder, place, stop)
+        self.closed = False
+
+    def ask(self, question: Callable[[Lane], T]) -> Future[T]:
+        """What the lane answers, once it is there; the lanes start side by side."""
+        return self._thread.submit(lambda: question(self._lane.result()))
+
+    def drive(self, work: Work, turns: _Turns, ended: Callable[[], bool]) -> None:
+        """Starts to replay; every event goes to ``turns``, and an _End at last."""
+
+        def run() -> None:
+            try:
+                _hand_over(self._lane.result().replay(work), turns, ended)
+            except Stopped:
+                turns.put(_End())
+            except BaseException as error:  # noqa: BLE001  # whatever it is, it is raised again where events are read
+                turns.put(_End(error))
+            else:
+                turns.put(_End())
+
+        self._thread.submit(run)
+
+    def close(self) -> None:
+        """Ends the lane's children and its thread; safe to call twice."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._lane.exception() is None:
+            self._thread.submit(self._lane.result().close)
+        self._thread.shutdown()
+
+
+def _hand_over(events: Iterator[Event], turns: _Turns, ended: Callable[[], bool]) -> None:
+    """Hands out one event after the other, each only when the one before was taken."""
+    for event in events:
+        turn = _Turn(event, threading.Event())
+        turns.put(turn)
+        while not turn.taken.wait(_ENDED_INTERVAL_S):
+            if ended():
                 return
-            yield Started(case.key)
-            yield self._measure(ready)
-            self._discard(case)
-            if self._device.lost:
-                yield DeviceLost(self._device.lost)
-                return
-
-    def _small(self, case: Case) -> bool:
-        return _operand_bytes(case) <= self._settings.lookahead_bytes
-
-    def _ready(self, case: Case) -> _Ready:
-        answer = self._reference.prepared(case)
-        outcome = decode(Outcome, answer["outcome"])
-        timing = answer.get("timing")
-        return _Ready(
-            case,
-            outcome,
-            bool(answer["device_may_run"]),
-            {name: answer[name] for name in ("index", "mutated", "output_bytes") if name in answer},
-            None if timing is None else decode(Timing, timing),
-            tuple(answer.get("notes", ())),
-        )
-
-    def _not_run(self, ready: _Ready) -> Measurement:
-        reason = (
-            "invalid input" if ready.outcome.kind == "raised" else f"no reference: the CPU run {_how(ready.outcome)}"
-        )
-        device = Outcome("not_run", message=f"{reason}: {_INVALID_INPUT}" if reason == "invalid input" else reason)
-        return Measurement(
-            ready.case.key, ready.outcome, device, operand_bytes=_operand_bytes(ready.case), notes=ready.notes
-        )
-
-    def _measure(self, ready: _Ready) -> Measurement:
-        case = ready.case
-        answer = self._device.measure(case, ready.job)
-        comparisons, notes = self._compared(case, answer)
-        return Measurement(
-            key=case.key,
-            reference=ready.outcome,
-            device=answer.outcome,
-            comparisons=comparisons,
-            path=decode(Path, answer.content.get("path", {})),
-            device_time=decode(Timing, answer.content["timing"]) if answer.content.get("timing") else None,
-            reference_time=ready.timing,
-            n_damaged_inputs=int(answer.content.get("n_damaged_inputs", 0)),
-            guards_broken=tuple(answer.content.get("guards_broken", ())),
-            canary=answer.canary,
-            operand_bytes=_operand_bytes(case),
-            peak_bytes=answer.content.get("peak_bytes"),
-            notes=(*ready.notes, *answer.notes, *notes),
-        )
-
-    def _compared(self, case: Case, answer: Answer) -> tuple[tuple[Comparison, ...], tuple[str, ...]]:
-        if answer.outcome.kind != "ok":
-            self._reference.forget(case)
-            return (), ()
-        outputs, index = answer.content["outputs"], answer.content["index"]
-        reply = self._reference.compare(case, outputs, index)
-        if "bug" in reply:
-            return (), (f"the outputs were not compared: {reply['bug']}",)
-        return tuple(decode(Comparison, item) for item in reply["comparisons"]), ()
-
-    def _discard(self, case: Case) -> None:
-        for kind in ("inputs", "outputs"):
-            (self._folder / f"{case.key}.{kind}").unlink(missing_ok=True)
 
 
-def _how(outcome: Outcome) -> str:
-    texts = {"crashed": "crashed", "hung": "did not end in time", "out_of_memory": "ran out of memory"}
-    return texts.get(outcome.kind, outcome.message)
+def _mismatch(info: DeviceInfo, answer: Future[DeviceInfo]) -> str:
+    """Why a lane cannot share a run with one on ``info``, or an empty string."""
+    try:
+        other = answer.result()
+    except AuditError as error:
+        return str(error)
+    if (other.name, other.arch) == (info.name, info.arch):
+        return ""
+    return f"{other.name} ({other.arch}) is another kind of device; audit it in a run of its own"
 
 
-def _operand_bytes(case: Case) -> int:
-    """Bytes of the tensor arguments, each storage counted once; element sizes from the digits in the dtype's name."""
-    storages: dict[tuple[int, bool], int] = {}
-    for spec in tensors_of(case.args, case.kwargs, case.grads):
-        digits = re.search(r"\d+", spec.dtype)
-        nbytes = spec.extent * max(1, int(digits.group()) // 8 if digits else 1)
-        number = spec.storage, spec.host
-        storages[number] = max(storages.get(number, 0), nbytes)
-    return sum(storages.values())
+def _share_of(settings: ReplaySettings, n_lanes: int) -> ReplaySettings:
+    """The settings of one lane among several: CPU threads are shared out where nobody said how many."""
+    if n_lanes == 1:
+        return settings
+    n_threads = max(1, (os.cpu_count() or 1) // n_lanes)
+    return dataclasses.replace(
+        settings,
+        n_reference_threads=settings.n_reference_threads or n_threads,
+        n_device_threads=settings.n_device_threads or (None if settings.device.startswith("sim") else n_threads),
+    )

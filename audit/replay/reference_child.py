@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -32,9 +33,10 @@ class ReferenceChild:
     """Prepares cases and compares outputs. A case that kills or hangs the process gets that as its outcome; what the
     process knew of others is made again in the next one."""
 
-    def __init__(self, settings: ReplaySettings, folder: Path) -> None:
+    def __init__(self, settings: ReplaySettings, folder: Path, stop: threading.Event) -> None:
         self._settings = settings
         self._folder = folder
+        self._stop = stop
         self._child: Child | None = None
         self._n_started = 0
         self._tasks: list[_Task] = []
@@ -92,7 +94,8 @@ class ReferenceChild:
     def _start(self) -> None:
         settings = self._settings
         self._n_started += 1
-        self._child = Child("reference", self._folder / f"reference-{self._n_started}.stderr", self._folder)
+        stderr = self._folder / f"reference-{self._n_started}.stderr"
+        self._child = Child("reference", stderr, self._folder, self._stop)
         setup = {
             "folder": str(self._folder),
             "values": None if settings.values is None else str(settings.values.resolve()),

@@ -122,9 +122,9 @@ def test_a_case_that_kills_the_reference_twice_does_not_touch_the_device(build):
 
         def killer() -> None:
             for _ in range(2):
-                while not stop.is_set() and not list(pool._folder.glob("bmm-*.inputs")):
+                while not stop.is_set() and not list(pool._folder.rglob("bmm-*.inputs")):
                     time.sleep(0.005)
-                for path in pool._folder.glob("bmm-*.inputs"):
+                for path in pool._folder.rglob("bmm-*.inputs"):
                     path.unlink()
                     os.kill(worker("reference"), signal.SIGKILL)
 
@@ -290,7 +290,6 @@ def test_a_killed_auditor_leaves_no_process_behind(fault_file, tmp_path, checkou
     while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert [pid for pid in workers if Path(f"/proc/{pid}").exists()] == []
-    assert folder.exists()
     remove_abandoned(folder.parent)
     assert not folder.exists()
 
@@ -318,7 +317,7 @@ def test_a_flood_on_stderr_does_not_fill_the_disk(build, fault_file):
 
         def watch() -> None:
             while not done.wait(0.02):
-                sizes.extend(path.stat().st_blocks * 512 for path in pool._folder.glob("device-*.stderr"))
+                sizes.extend(path.stat().st_blocks * 512 for path in pool._folder.rglob("device-*.stderr"))
 
         watcher = threading.Thread(target=watch)
         watcher.start()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.session import alone_in
+from audit.run_folder import alone_in
 from tests.session.conftest import ENVIRONMENT, Cli
 
 
