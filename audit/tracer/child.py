@@ -25,9 +25,10 @@ from audit.codec import decode
 from audit.device.environment import collect_environment
 from audit.errors import AuditError
 from audit.schema import DeviceInfo
+from audit.tracer.optimizers import chosen_as_on_gpu
 from audit.tracer.program import Program, check_recorded, run_program
 from audit.tracer.recorder import Recorder
-from audit.tracer.redirect import redirection
+from audit.tracer.redirect import GPU_NAMED, redirection
 from audit.tracer.shapes_only import ShapesOnly
 from audit.tracer.values import ValueRecorder
 from audit.tracer.writing import write_trace
@@ -88,7 +89,9 @@ def trace_program(
     shapes = ShapesOnly() if fake else None
     recorder = Recorder(None if fake else ValueRecorder(total_bytes=values_bytes), shapes)
     redirected = gpu is not None and not torch.cuda.is_available()
-    with redirection(gpu), compiled_regions_eager(recorder), nullcontext() if shapes is None else shapes.tracing():
+    optimizers = chosen_as_on_gpu(GPU_NAMED.is_set, recorder.note) if redirected else nullcontext()
+    shaped = nullcontext() if shapes is None else shapes.tracing()
+    with redirection(gpu), optimizers, compiled_regions_eager(recorder), shaped:
         source = run_program(program, recorder)
     check_recorded(recorder, source)
     if redirected and gpu is not None:

@@ -8,6 +8,7 @@ code, and changes which ops run (the encoder fast path vanishes), so the entry p
 from __future__ import annotations
 
 import functools
+import threading
 import types
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -34,6 +35,10 @@ _TENSOR_TYPES = ("Bool", "Byte", "Char", "Short", "Int", "Long", "Half", "BFloat
 _TENSOR_METHODS = ("new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "new_empty_strided", "type")
 
 
+#: Set when a redirected program has named a GPU: from then on it is one that could not run here untraced.
+GPU_NAMED = threading.Event()
+
+
 def _is_cuda(value: object) -> bool:
     if isinstance(value, torch.device):
         return value.type == "cuda"
@@ -48,7 +53,16 @@ def _is_number(value: object) -> bool:
 def _to_cpu(value: Any) -> Any:
     if isinstance(value, str) and value.startswith(_GPU_TYPE):
         return value.replace(_GPU_TYPE, "torch.", 1)
-    return torch.device("cpu") if _is_cuda(value) else value
+    if not _is_cuda(value):
+        return value
+    GPU_NAMED.set()
+    return torch.device("cpu")
+
+
+def _stays(value: Any, *args: Any, **kwargs: Any) -> Any:
+    """What ``.cuda()`` gives: the tensor or module itself."""
+    GPU_NAMED.set()
+    return value
 
 
 def _redirected(function: Callable[..., Any], takes_number: bool = False) -> Callable[..., Any]:
@@ -61,10 +75,10 @@ def _redirected(function: Callable[..., Any], takes_number: bool = False) -> Cal
     def call(*args: Any, **kwargs: Any) -> Any:
         args = tuple(_to_cpu(arg) for arg in args)
         if takes_number and len(args) > 1 and _is_number(args[1]):
-            args = (args[0], torch.device("cpu"), *args[2:])
+            args = (args[0], _to_cpu(torch.device("cuda")), *args[2:])
         for name in ("device", "map_location"):
             if _is_cuda(kwargs.get(name)) or _is_number(kwargs.get(name)):
-                kwargs[name] = torch.device("cpu")
+                kwargs[name] = _to_cpu(torch.device("cuda"))
         kwargs.pop("pin_memory", None)
         return function(*args, **kwargs)
 
@@ -104,6 +118,7 @@ class _Patches:
 @contextmanager
 def cuda_redirected_to_cpu(device: DeviceInfo) -> Iterator[None]:
     """While open, ``cuda`` means the CPU, and ``torch.cuda`` answers as a machine with ``device`` would."""
+    GPU_NAMED.clear()
     _device_constructors()  # kept by torch from its first call on: it must hold the functions themselves
     with ExitStack() as stack:
         patches = _Patches(stack)
@@ -119,11 +134,11 @@ def cuda_redirected_to_cpu(device: DeviceInfo) -> Iterator[None]:
         patches.wrap(torch.Tensor, "to", takes_number=True)
         patches.wrap(torch.nn.Module, "to", takes_number=True)
         patches.wrap(torch.nn.Module, "to_empty")
-        patches.set(torch.Tensor, "cuda", lambda tensor, *args, **kwargs: tensor)
+        patches.set(torch.Tensor, "cuda", _stays)
         patches.set(torch.Tensor, "record_stream", lambda tensor, stream: None)
         patches.set(torch.Tensor, "pin_memory", lambda tensor, *args, **kwargs: tensor)
-        patches.set(torch.nn.Module, "cuda", lambda module, *args, **kwargs: module)
-        patches.set(torch.UntypedStorage, "cuda", lambda storage, *args, **kwargs: storage)
+        patches.set(torch.nn.Module, "cuda", _stays)
+        patches.set(torch.UntypedStorage, "cuda", _stays)
         _patch_generator(patches)
         _patch_data_parallel(patches)
         _patch_autocast(patches)
