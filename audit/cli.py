@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, NoReturn
 import audit
 from audit.errors import AuditError, UnfinishedError, UsageError
 from audit.schema import STATUSES, Judgement, Source
+from audit.trace_verbs import VERBS, add_verbs, joined
 
 if TYPE_CHECKING:
     from audit.session import RunOptions
     from audit.targets import Target
 
-COMMANDS = ("run", "trace", "report", "doctor")
+COMMANDS = ("run", "trace", *(f"trace {verb}" for verb in VERBS), "report", "doctor")
 #: Commands of the design that this version does not have yet; named so that nobody takes them for script names.
 PLANNED = ("gate", "dashboard", "opset", "predict", "explain", "sources")
 FORMATS = ("html", "json", "csv", "markdown", "junit")
@@ -29,6 +30,7 @@ _EXAMPLES = """examples:
   rocm-audit model.py -- --batch 8           arguments after -- are the script's own
   rocm-audit run -m package.train            the same for a module
   rocm-audit trace model.py -o m.audit       record only: a file that travels
+  rocm-audit trace show m.audit              what it holds; also: trace diff, trace merge
   rocm-audit run m.audit --device hip        replay it where an AMD GPU is
   rocm-audit run m.audit --device none       no GPU: what the knowledge base says about it
   rocm-audit report reports/model --format html,junit
@@ -84,6 +86,7 @@ def _fail(error: AuditError) -> int:
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     own, program = _split(arguments)
+    own = joined(own)
     if own and own[0] in PLANNED:
         raise UsageError(f"`rocm-audit {own[0]}` is not in this version", "not-yet")
     if own and own[0] not in COMMANDS and not (own[0].startswith("-") and own[0] != "-m"):
@@ -117,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=_Parser)
     _add_run(commands)
     _add_trace(commands)
+    add_verbs(commands)
     _add_report(commands)
     _add_doctor(commands)
     return parser

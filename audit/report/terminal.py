@@ -25,22 +25,32 @@ _COLOURS: dict[Status, str] = {
 
 def render_terminal(judgement: Judgement, width: int = 80, colour: bool = False, report: Path | None = None) -> str:
     """The summary, ``width`` columns wide, with ANSI colours only where asked; ``report`` is named in the last line."""
-    console = Console(
+    console = plain_console(width, colour)
+    evidence = evidence_text(judgement.run.header.evidence, judgement.run.header.device)
+    rows = case_rows(judgement)
+    console.print(Text(text.one_line(judgement.headline, 300), style="bold"))
+    console.print(Text(evidence.title, style="green" if evidence.is_amd else "black on yellow"))
+    console.print(_counts(judgement))
+    _print_root_causes(console, judgement)
+    _print_findings(console, [row for row in rows if row.status not in ("supported", "inconclusive")])
+    _print_doubts(console, judgement, rows)
+    if report is not None:
+        console.print(Text(f"report: {text.one_line(str(report), 400)}"), soft_wrap=True)
+    return printed(console)
+
+
+def plain_console(width: int, colour: bool) -> Console:
+    """A console for text that is program text: nothing in it is taken for markup, a link or an emoji."""
+    return Console(
         file=io.StringIO(), width=max(width, 40), force_terminal=colour, no_color=not colour,
         color_system="standard" if colour else None, highlight=False, markup=False, emoji=False, legacy_windows=False,
     )  # fmt: skip
-    evidence = evidence_text(judgement.run.header.evidence, judgement.run.header.device)
-    rows = case_rows(judgement)
-    with console.capture() as captured:
-        console.print(Text(text.one_line(judgement.headline, 300), style="bold"))
-        console.print(Text(evidence.title, style="green" if evidence.is_amd else "black on yellow"))
-        console.print(_counts(judgement))
-        _print_root_causes(console, judgement)
-        _print_findings(console, [row for row in rows if row.status not in ("supported", "inconclusive")])
-        _print_doubts(console, judgement, rows)
-        if report is not None:
-            console.print(Text(f"report: {text.one_line(str(report), 400)}"), soft_wrap=True)
-    return "".join(line.rstrip() + "\n" for line in captured.get().splitlines())
+
+
+def printed(console: Console) -> str:
+    """What a ``plain_console`` has printed so far, without blanks at the ends of lines."""
+    assert isinstance(console.file, io.StringIO)
+    return "".join(line.rstrip() + "\n" for line in console.file.getvalue().splitlines())
 
 
 def _counts(judgement: Judgement) -> Text:

@@ -14,6 +14,10 @@ from hypothesis import strategies as st
 
 from audit.errors import UsageError
 from audit.opset import extract_values, read_opset, write_opset
+from audit.opset.difference import difference
+from audit.opset.file import open_opset
+from audit.report.opset_rows import case_record, difference_record, opset_record
+from audit.report.opset_terminal import render_cases, render_difference, render_opset
 from audit.schema import Trace
 from tests.opset.conftest import packed, parts_of
 
@@ -54,6 +58,20 @@ def outcome(path: Path, folder: Path) -> tuple[Trace, bytes | None] | None:
     assert len(str(refusal)) < 2000
     assert str(refusal).isprintable()
     return None
+
+
+def outcome_on_the_terminal(path: Path, other: Path) -> str:
+    """What the commands that look into a file print of it."""
+    opset = open_opset(path)
+    found = difference(opset.trace, read_opset(other))
+    texts = [
+        render_opset(opset, path.name, 100, False),
+        render_cases(opset, opset.trace.cases, 100, False),
+        render_difference(found, ("a", "b"), 100, False, every=True),
+        json.dumps([opset_record(opset), difference_record(found)], allow_nan=False),
+        json.dumps([case_record(case, 0) for case in opset.trace.cases], allow_nan=False),
+    ]
+    return "".join(texts).replace("–", "-").replace("…", "...").replace("µ", "u")
 
 
 @settings(QUICK, max_examples=150)
@@ -113,6 +131,7 @@ def test_any_value_swapped_for_another_is_refused_or_a_trace_that_can_be_written
             node[key] = json.loads(json.dumps(other[where]))
     found = outcome(packed(tmp_path / "m.audit", content, values), tmp_path)
     if found is not None:
+        assert outcome_on_the_terminal(tmp_path / "m.audit", traced).isascii()
         write_opset(tmp_path / "again.audit", found[0], None)
         assert repr(read_opset(tmp_path / "again.audit")) == repr(found[0])
 

@@ -1,0 +1,108 @@
+"""``rocm-audit trace show|diff|merge``: looks into recorded traces and joins them. Needs no torch.
+
+Whether ``show`` is a verb or a script is decided by the word alone, never by what lies in the folder: a script of that
+name is called ``./show``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from audit.errors import UsageError
+
+VERBS = ("show", "diff", "merge")
+
+
+def joined(words: list[str]) -> list[str]:
+    """``trace show m.audit`` as the command ``trace show`` and its arguments; other words as they are."""
+    if words[:1] == ["trace"] and len(words) > 1 and words[1] in VERBS:
+        return [f"trace {words[1]}", *words[2:]]
+    return words
+
+
+def add_verbs(commands: Any) -> None:
+    """Adds their parsers to the subparsers of the command line."""
+    show = commands.add_parser("trace show", help="what an .audit file holds: ops, cases, what is not audited")
+    show.add_argument("file", type=Path, nargs="?", metavar="FILE", help="an .audit file")
+    show.add_argument("key", nargs="?", metavar="KEY", help="show the cases whose key begins so, in full")
+    show.add_argument(
+        "--op", metavar="GLOB", help="show the cases of these ops in full: mm, 'conv*', 'aten::_foreach_*'"
+    )
+    show.add_argument("--json", action="store_true", help="print JSON")
+    show.set_defaults(command=_show)
+
+    diff = commands.add_parser("trace diff", help="cases that two traces do not share; exits 1 where there are some")
+    diff.add_argument("files", type=Path, nargs="*", metavar="FILE", help="two .audit files")
+    diff.add_argument("--all", action="store_true", help="list every differing case")
+    diff.add_argument("--json", action="store_true", help="print JSON")
+    diff.set_defaults(command=_diff)
+
+    merge = commands.add_parser("trace merge", help="one trace of several: ranks, or programs")
+    merge.add_argument("files", type=Path, nargs="*", metavar="FILE", help="two or more .audit files")
+    merge.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write the merged trace")
+    merge.add_argument("--force", action="store_true", help="replace what is there")
+    merge.set_defaults(command=_merge)
+
+
+def _show(options: argparse.Namespace) -> int:
+    from audit.opset.file import open_opset
+    from audit.report.opset_rows import case_record, chosen_cases, opset_record, value_bytes_by_key
+    from audit.report.opset_terminal import render_cases, render_opset
+
+    if options.file is None:
+        raise UsageError("give an .audit file to show; to trace a script called show, write ./show", "bad-arguments")
+    opset = open_opset(options.file)
+    if options.key is None and options.op is None:
+        _print(opset_record(opset) if options.json else render_opset(opset, options.file.name, *_terminal()))
+        return 0
+    cases = chosen_cases(opset.trace.cases, options.key, options.op)
+    stored = value_bytes_by_key(opset)
+    records = [case_record(case, stored.get(case.key, 0)) for case in cases]
+    _print(records if options.json else render_cases(opset, cases, *_terminal()))
+    return 0
+
+
+def _diff(options: argparse.Namespace) -> int:
+    """0 where both recorded the same calls as often, 1 where they did not: the files were asked to be equal."""
+    from audit.opset import read_opset
+    from audit.opset.difference import difference
+    from audit.report.opset_rows import difference_record
+    from audit.report.opset_terminal import render_difference
+
+    if len(options.files) != 2:
+        raise UsageError(f"give two .audit files to compare, got {len(options.files)}", "bad-arguments")
+    a, b = options.files
+    found = difference(read_opset(a), read_opset(b))
+    names = (str(a), str(b))
+    _print(
+        difference_record(found) if options.json else render_difference(found, names, *_terminal(), every=options.all)
+    )
+    return 0 if found.is_equal else 1
+
+
+def _merge(options: argparse.Namespace) -> int:
+    from audit.opset.merging import merge_opsets
+
+    if len(options.files) < 2 or options.output is None:
+        raise UsageError("give two or more .audit files to merge, and -o FILE for the result", "bad-arguments")
+    if options.output.exists() and not options.force:
+        raise UsageError(f"{options.output} exists; use --force to replace it", "exists")
+    trace = merge_opsets(options.files, [file.name for file in options.files], options.output, "files")
+    print(f"{options.output}: {len(trace.cases)} cases from {trace.n_recorded} calls, {trace.notes[0]}")
+    for note in trace.notes[1:]:
+        print(f"  {note}")
+    return 0
+
+
+def _terminal() -> tuple[int, bool]:
+    """Width of the terminal, and whether it shows colours."""
+    return shutil.get_terminal_size((120, 24)).columns, sys.stdout.isatty()
+
+
+def _print(result: Any) -> None:
+    sys.stdout.write(result if isinstance(result, str) else json.dumps(result, indent=1) + "\n")
