@@ -35,6 +35,8 @@ COMPOSITES: Mapping[str, str] = {
     "dropout": "native_dropout on a GPU, bernoulli_ and div_ on the CPU",
     "rms_norm": "_fused_rms_norm on a GPU, pow, mean and mul on the CPU",
     "grid_sampler": "cudnn_grid_sampler on some GPUs",
+    "softmax.int": "one kernel from fp16 to fp32 on a GPU, a conversion and a kernel on the CPU",
+    "log_softmax.int": "one kernel from fp16 to fp32 on a GPU, a conversion and a kernel on the CPU",
     "one_hot": "looks at the smallest and largest index on the CPU alone",
     **dict.fromkeys(
         ("layer_norm", "group_norm", "embedding_bag", "embedding_bag.padding_idx"),
@@ -43,6 +45,17 @@ COMPOSITES: Mapping[str, str] = {
         "the same kernel everywhere, with private outputs that differ by device",
     ),
 }  # fmt: skip
+
+
+def _from_half_to_float(tensor: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> bool:
+    return tensor.dtype is torch.float16 and dtype is torch.float32
+
+
+#: When a composite that is called everywhere chooses by device; all other calls of it go on in parts.
+_CHOOSES_WHEN: Mapping[str, Callable[..., bool]] = {
+    "aten::softmax.int": _from_half_to_float,
+    "aten::log_softmax.int": _from_half_to_float,
+}
 
 #: Ops that exist for one vendor or for the CPU alone: in a trace that is to be replayed elsewhere they mean that a
 #: composite was missed.
@@ -100,6 +113,13 @@ class CompositeKernels:
             op for name in COMPOSITES if (op := find_overload(name)) is not None and is_composite(op)
         )
 
+    def takes(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether this call of ``op`` is taken whole."""
+        if op not in self.overloads:
+            return False
+        chooses = _CHOOSES_WHEN.get(op.name())
+        return chooses is None or chooses(*args, **kwargs)
+
     def install(self) -> None:
         self._library = torch.library.Library("aten", "IMPL")
         for op in self.overloads:
@@ -115,6 +135,8 @@ class CompositeKernels:
         intercept = self._intercept
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
+            if not self.takes(op, args, kwargs):
+                return run_composite(op, args, kwargs)
             return intercept(op, args, kwargs)
 
         return kernel

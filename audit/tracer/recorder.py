@@ -167,7 +167,7 @@ class Recorder(TorchDispatchMode):
             return func(*args, **(kwargs or {}))
         if func.namespace == "prim":  # a fake tensor asks for its device
             return func(*args, **(kwargs or {}))
-        if func in self._composites.overloads:
+        if self._composites.takes(func, args, kwargs or {}):
             return self._record_composite(func, args, kwargs or {}, run_dispatched_composite)
         if _is_plain_composite(func) and not _has_special_form((args, tuple((kwargs or {}).values()))):
             # Only inference mode lets composites through to here; their parts are recorded, as in the other modes.

@@ -19,6 +19,7 @@ from torch.jit._builtins import _get_builtin_table
 from torch.utils._device import DeviceContext, _device_constructors
 
 from audit.schema import DeviceInfo
+from audit.tracer.autocast import patch_autocast
 
 #: Functions of ``torch`` that take a ``device``; those a torch version lacks are passed over.
 _FACTORIES = (
@@ -141,7 +142,7 @@ def cuda_redirected_to_cpu(device: DeviceInfo) -> Iterator[None]:
         patches.set(torch.UntypedStorage, "cuda", _stays)
         _patch_generator(patches)
         _patch_data_parallel(patches)
-        _patch_autocast(patches)
+        _patch_autocast(patches, stack)
         _patch_cuda_module(patches, device)
         _patch_accelerator_module(patches)
         yield
@@ -171,16 +172,9 @@ def _patch_data_parallel(patches: _Patches) -> None:
     patches.set(torch.nn.DataParallel, "__init__", start)
 
 
-def _patch_autocast(patches: _Patches) -> None:
-    """Autocast to the CPU with the GPU's default dtype: the program's precision, by the CPU's own op lists."""
-    original = torch.amp.autocast_mode.autocast.__init__
-
-    def start(self: Any, device_type: str, dtype: torch.dtype | None = None, *args: Any, **kwargs: Any) -> None:
-        if _is_cuda(device_type):
-            device_type, dtype = "cpu", dtype or torch.float16
-        original(self, device_type, dtype, *args, **kwargs)
-
-    patches.set(torch.amp.autocast_mode.autocast, "__init__", start)
+def _patch_autocast(patches: _Patches, stack: ExitStack) -> None:
+    """Autocast as on a GPU; a GradScaler on the CPU runs the same ops."""
+    stack.callback(patch_autocast(patches.set, GPU_NAMED.set))
     scaler = torch.amp.grad_scaler.GradScaler.__init__
 
     def start_scaler(self: Any, device: str = "cuda", *args: Any, **kwargs: Any) -> None:

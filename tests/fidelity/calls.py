@@ -66,6 +66,9 @@ def rows() -> Iterator[Call]:
     yield "dropout", F.dropout, (_leaf(4, 4),), {}
     yield "rms_norm", F.rms_norm, (_leaf(4, 8), (8,), _leaf(8)), {}
     yield "grid_sampler", F.grid_sample, (_leaf(1, 2, 4, 4), _leaf(1, 3, 3, 2)), {"align_corners": True}
+    half_table = torch.randn(3, 4).half().requires_grad_()
+    yield "softmax.int", F.softmax, (half_table, -1), {"dtype": torch.float32}
+    yield "log_softmax.int", F.log_softmax, (half_table, -1), {"dtype": torch.float32}
     yield "one_hot", F.one_hot, (torch.tensor([0, 2, 1]),), {"num_classes": 4}
     yield "layer_norm", F.layer_norm, (_leaf(4, 8), (8,), _leaf(8), _leaf(8)), {}
     yield "group_norm", F.group_norm, (_leaf(2, 4, 3), 2, _leaf(4), _leaf(4)), {}
@@ -117,6 +120,7 @@ def neighbours() -> Iterator[Call]:
     yield "embedding", F.embedding, (torch.tensor([1, 2]), _leaf(4, 3)), {"padding_idx": 1}
     yield "gelu", F.gelu, (x,), {"approximate": "tanh"}
     yield "silu", F.silu, (x,), {}
+    yield "softmax", F.softmax, (x, -1), {"dtype": torch.float64}
     yield "multi_head_attention_forward", _attention, (x, x, x), {}
 
 

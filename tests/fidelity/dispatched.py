@@ -1,8 +1,8 @@
 """Which ops a call leads to on the CPU and which on a GPU: real CPU tensors beside fake ``cuda`` ones.
 
 A process of its own: ``python -m tests.fidelity.dispatched LIBRARY CORPUS`` loads the stand-in for CUDA before torch
-and prints one JSON object. CORPUS is ``calls`` (tests/fidelity/calls.py) or ``opinfo`` (torch's own samples of every
-op that it tests).
+and prints one JSON object. CORPUS is ``calls`` (tests/fidelity/calls.py), ``autocast`` (autocast_calls.py, with the
+dtypes) or ``opinfo`` (torch's own samples of every op that it tests).
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from audit.tracer.autocast import patch_autocast
 from audit.tracer.backward import BackwardLinks
-from audit.tracer.composites import COMPOSITES, find_overload, is_composite, run_composite
+from audit.tracer.composites import CompositeKernels, find_overload, run_composite
 
 #: Where the fake tensors of a GPU cannot go on, what ran until then is compared.
 _NO_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
@@ -42,8 +43,9 @@ _IGNORED = frozenset({"aten::detach", "aten::detach_", "aten::lift_fresh", "aten
 class Log(TorchDispatchMode):
     """The ops that arrive below autograd, but for those inside a composite that is taken whole."""
 
-    def __init__(self) -> None:
+    def __init__(self, with_dtypes: bool = False) -> None:
         super().__init__()
+        self.with_dtypes = with_dtypes
         self.ops: list[str] = []
         self.whole = 0
         self.links = BackwardLinks()
@@ -54,8 +56,14 @@ class Log(TorchDispatchMode):
         if not (self.whole or name in _IGNORED or name.startswith("prim::") or _is_transfer(name, args, kwargs)):
             node = torch._C._current_autograd_node()
             if node is None or not self.links.owns(node._sequence_nr()):
-                self.ops.append(name)
+                self.ops.append(self._entry(name, args))
         return func(*args, **kwargs)
+
+    def _entry(self, name: str, args: Any) -> str:
+        if not self.with_dtypes:
+            return name
+        tensors = [leaf for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)]
+        return " ".join([name, *(str(tensor.dtype).removeprefix("torch.") for tensor in tensors)])
 
 
 def _is_transfer(name: str, args: Any, kwargs: Any) -> bool:
@@ -69,6 +77,8 @@ class Whole:
     def __init__(self) -> None:
         self.log: Log | None = None
         self.left_out = ""
+        self.with_dtypes = False
+        self.table = CompositeKernels(lambda op, args, kwargs: None)
         self._library = torch.library.Library("aten", "IMPL")
 
     def take(self, op: torch._ops.OpOverload) -> None:
@@ -78,9 +88,10 @@ class Whole:
     def _kernel(self, op: torch._ops.OpOverload) -> Callable[..., Any]:
         def kernel(*args: Any, **kwargs: Any) -> Any:
             log = self.log
-            if log is None or log.whole or op.name() == self.left_out:
+            chosen = op not in self.table.overloads or self.table.takes(op, args, kwargs)
+            if log is None or log.whole or op.name() == self.left_out or not chosen:
                 return run_composite(op, args, kwargs)
-            log.ops.append(op.name())
+            log.ops.append(log._entry(op.name(), args))
             log.whole += 1
             first = torch._C._autograd._get_sequence_nr()
             try:
@@ -139,7 +150,7 @@ def _run(whole: Whole, function: Callable[..., Any], args: Any, kwargs: Any) -> 
     leaves = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     fake = next((leaf.fake_mode for leaf in leaves if isinstance(leaf, FakeTensor)), None)
     # A mode is thread-local, and the engine runs the backward of a GPU's tensors on a thread of its own.
-    with torch.autograd.set_multithreading_enabled(False), fake or nullcontext(), Log() as log:
+    with torch.autograd.set_multithreading_enabled(False), fake or nullcontext(), Log(whole.with_dtypes) as log:
         whole.log = log
         try:
             outputs = [leaf for leaf in tree_leaves(function(*args, **kwargs)) if _differentiable(leaf)]
@@ -218,15 +229,20 @@ def main(corpus: str) -> None:
     warnings.simplefilter("ignore")
     torch.cuda._lazy_init = lambda: None
     whole, seen = Whole(), Seen()
-    for name in COMPOSITES:
-        op = find_overload(name)
-        if op is not None and is_composite(op):
-            whole.take(op)
+    for op in whole.table.overloads:
+        whole.take(op)
     for name in torch._C._dispatch_get_all_op_names():
         op = find_overload(name.removeprefix("aten::")) if name.startswith("aten::") else None
         if isinstance(op, torch._ops.OpOverload) and _has_two_kernels(op):
             whole.take(op)
-    if corpus == "opinfo":
+    if corpus == "autocast":
+        from tests.fidelity.autocast_calls import calls as autocast_calls
+
+        torch.cuda.is_available = torch.cuda.is_bf16_supported = lambda *_: True
+        patch_autocast(setattr, lambda: None)
+        whole.with_dtypes = True
+        compare(whole, autocast_calls(), seen)
+    elif corpus == "opinfo":
         compare(whole, opinfo_calls(n_samples=10), seen)
     else:
         from tests.fidelity.calls import calls
