@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from audit.codec import case_key
 from audit.schema import Case, Phase, TensorSpec, Values
 from audit.tracer.backward import CompositeCall
+from audit.tracer.host_arguments import with_host_arguments
 from audit.tracer.signature import Folded, call_to_args, to_arg
 from audit.tracer.values import KeptCall, Span
 
@@ -45,6 +46,7 @@ def cases_of(record: Record) -> Iterator[tuple[Case, dict[int, Span]]]:
 
 def _case(record: Record, folded_grads: tuple[Folded, ...] | None, n_calls: int) -> tuple[Case, dict[int, Span]]:
     args, kwargs = call_to_args(record.folded)
+    args = with_host_arguments(record.op, args)
     values, spans = dict(record.kept.values), dict(record.kept.spans)
     grads: tuple[TensorSpec | None, ...] | None = None
     if folded_grads is not None:
