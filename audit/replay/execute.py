@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 
 from audit.replay.inputs import Bound
+from audit.replay.overload import operand_names, resolve
 from audit.schema import Case, Phase
 
 T = TypeVar("T")
@@ -21,25 +22,6 @@ class Produced:
 
     name: str
     tensor: torch.Tensor | None
-
-
-@lru_cache(maxsize=4096)
-def resolve(name: str) -> torch._ops.OpOverload:
-    """``aten::addmm.default`` to the op. Raises AttributeError for an op that this process does not know or not run.
-
-    A trace may come from a stranger: only what the tracer records is run, and nothing that opens files.
-    """
-    namespace, _, rest = name.partition("::")
-    base, _, overload = rest.rpartition(".") if "." in rest else (rest, "", "default")
-    packet = getattr(getattr(torch.ops, namespace), base, None)
-    found = getattr(packet, overload or "default", None)
-    if not isinstance(found, torch._ops.OpOverload):
-        raise AttributeError(
-            f"torch {torch.__version__} has no operator {name}; is the library that defines it imported?"
-        )
-    if not torch._C._dispatch_has_kernel(found.name()) or name.startswith("aten::from_file"):
-        raise AttributeError(f"{name} is no operator of the dispatcher, or opens files: it is not replayed")
-    return found
 
 
 def call(case: Case, op: Callable[..., Any], bound: Bound) -> list[Produced]:
@@ -105,40 +87,6 @@ def _as_tensor(value: Any) -> torch.Tensor | None:
 
 
 # --- mutated arguments -----------------------------------------------------------------------------------------
-
-
-def operand_names(case: Case) -> list[str]:
-    """A name for each operand by position, from the schema: ``mat1``, ``tensors[2]``."""
-    try:
-        parameters = [argument.name for argument in resolve(case.op)._schema.arguments]
-    except AttributeError:
-        parameters = []
-    names: list[str] = []
-
-    def walk(arg: Any, name: str) -> None:
-        if isinstance(arg, tuple):
-            for index, item in enumerate(arg):
-                walk(item, f"{name}[{index}]")
-        elif type(arg).__name__ == "TensorSpec":
-            names.append(name)
-
-    for index, arg in enumerate(case.args):
-        walk(arg, parameters[index] if index < len(parameters) else f"argument {index}")
-    for name, arg in case.kwargs:
-        walk(arg, name)
-    for index, grad in enumerate(case.grads or ()):
-        walk(grad, f"incoming gradient {index}")
-    return names
-
-
-def written_operands(case: Case) -> list[int]:
-    """Positions of the operands that the schema says are written."""
-    try:
-        arguments = resolve(case.op)._schema.arguments
-    except AttributeError:
-        return []
-    written = {a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write}
-    return [position for position, name in enumerate(operand_names(case)) if name.split("[")[0] in written]
 
 
 def mutated_name(operand: str) -> str:

@@ -12,8 +12,10 @@ from safetensors import SafetensorError, safe_open
 
 from audit.codec import tensors_of
 from audit.errors import UsageError
+from audit.replay.operand import Operand, plain
+from audit.replay.overload import arguments_of, operand_names
+from audit.replay.roles import role_of
 from audit.replay.stream import Stream
-from audit.replay.synthesis import synthesise
 from audit.schema import Arg, Case, Named, TensorSpec, Values
 
 
@@ -119,7 +121,8 @@ def _fill(storage: Storage, case: Case, stored: ValueFile, seed: int) -> torch.T
         if span is not None:
             spans.append((spec, span))
         else:
-            _synthesise_into(content, spec, values, Stream(seed, case.key, position))
+            made = _synthesised(case, position, spec, values, Stream(seed, case.key, position))
+            _put(content, spec, made)
     for spec, span in spans:
         _copy_span(content, spec, span)
     return content
@@ -137,15 +140,31 @@ def _copy_span(content: torch.Tensor, spec: TensorSpec, span: torch.Tensor) -> N
     content[start : start + touched] = raw
 
 
-def _synthesise_into(content: torch.Tensor, spec: TensorSpec, values: Values, stream: Stream) -> None:
-    distinct = [(n, step) for n, step in zip(spec.sizes, spec.strides, strict=True) if step != 0]
-    sizes = tuple(n for n, _ in distinct)
+def _synthesised(case: Case, position: int, spec: TensorSpec, values: Values, stream: Stream) -> torch.Tensor:
+    """Values for an operand by its role in the op, else by its statistics; they expand to its sizes.
+
+    Dimensions of stride 0 are left at size 1: their elements are one and the same. Raises InputError.
+    """
+    names = operand_names(case)
+    name = names[position] if position < len(names) else ""
+    sizes = tuple(1 if step == 0 else size for size, step in zip(spec.sizes, spec.strides, strict=True))
+    argument, _, place = name.removesuffix("]").partition("[")
+    operand = Operand(argument, sizes, torch_dtype(spec.dtype), values, arguments_of(case), int(place or 0))
+    if operand.n == 0:
+        return torch.empty(sizes, dtype=operand.dtype)
+    make = role_of(case.op, argument) or plain
+    try:
+        return make(operand, stream)
+    except (RuntimeError, IndexError, ValueError) as error:  # arguments of another shape than the op takes
+        raise InputError(f"no values fit {name or 'an operand'} of {case.op}: {error}") from error
+
+
+def _put(content: torch.Tensor, spec: TensorSpec, made: torch.Tensor) -> None:
     if 0 in spec.sizes:
         return
-    dtype = torch_dtype(spec.dtype)
-    n = torch.Size(sizes).numel()
-    target = elements_of(content, dtype).as_strided(sizes, tuple(step for _, step in distinct), spec.offset)
-    target.copy_(synthesise(n, dtype, values, stream).reshape(sizes))
+    sizes = tuple(1 if step == 0 else size for size, step in zip(spec.sizes, spec.strides, strict=True))
+    target = elements_of(content, torch_dtype(spec.dtype)).as_strided(sizes, spec.strides, spec.offset)
+    target.copy_(made)
 
 
 def elements_of(content: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -17,16 +17,11 @@ from audit.detect.detector import Detector, Evidence
 from audit.device.protocol import Buffer, Device
 from audit.replay.canary import canary_passes
 from audit.replay.compare import fact_of, flat
-from audit.replay.execute import (
-    call,
-    in_phase,
-    operand_names,
-    resolve,
-    with_mutated,
-)
+from audit.replay.execute import call, in_phase, with_mutated
 from audit.replay.inputs import Bound, Storage, bind, seed_generators, storages_of, torch_dtype
 from audit.replay.memory_facts import MemoryFacts, memory_facts
 from audit.replay.outcomes import attempt
+from audit.replay.overload import operand_names, resolve
 from audit.replay.spool import on_storage, read_spool, write_spool
 from audit.replay.standards import standard_of
 from audit.replay.threads import set_threads_for

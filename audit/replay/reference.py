@@ -16,16 +16,7 @@ from audit.codec import decode, encode
 from audit.replay import widen
 from audit.replay.compare import Expected, compare, error_between, fact_of, flat
 from audit.replay.equivalents import equivalent_of
-from audit.replay.execute import (
-    Produced,
-    call,
-    in_phase,
-    mutated_name,
-    operand_names,
-    resolve,
-    with_mutated,
-    written_operands,
-)
+from audit.replay.execute import Produced, call, in_phase, mutated_name, with_mutated
 from audit.replay.inputs import (
     Bound,
     InputError,
@@ -38,6 +29,7 @@ from audit.replay.inputs import (
     torch_dtype,
 )
 from audit.replay.outcomes import attempt
+from audit.replay.overload import operand_names, resolve, written_operands
 from audit.replay.spool import bytes_of, on_storage, read_spool, write_spool
 from audit.replay.standards import OpStandard, standard_of
 from audit.replay.threads import set_threads_for

@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 
 import torch
 
-from audit.replay.execute import resolve
-from audit.schema import Case, Standard
+from audit.replay.overload import arguments_of, resolve
+from audit.schema import Arg, Case, Standard
 
 #: Ops that only move, select, compare or count: another device has no freedom to differ in a bit.
 EXACT = frozenset(
@@ -110,7 +110,7 @@ def standard_of(case: Case) -> OpStandard:
 
 def is_random(case: Case, op: torch._ops.OpOverload) -> bool:
     """Whether the call draws random numbers: dropout does only when training with a probability above zero."""
-    arguments = _arguments(case, op)
+    arguments = arguments_of(case)
     chances = [arguments[name] for name in ("p", "dropout_p", "dropout") if name in arguments]
     training = [arguments[name] for name in ("train", "training") if name in arguments]
     if False in training or (chances and all(isinstance(p, (int, float)) and p == 0 for p in chances)):
@@ -119,18 +119,10 @@ def is_random(case: Case, op: torch._ops.OpOverload) -> bool:
     return seeded or _fused_dropout(arguments)
 
 
-def _fused_dropout(arguments: dict[str, object]) -> bool:
+def _fused_dropout(arguments: dict[str, Arg]) -> bool:
     """Ops without the tag (``miopen_rnn``) that apply dropout while training."""
     dropout = arguments.get("dropout", arguments.get("dropout_p"))
     return isinstance(dropout, float) and dropout > 0 and arguments.get("train", True) is True
-
-
-def _arguments(case: Case, op: torch._ops.OpOverload) -> dict[str, object]:
-    """Arguments by schema name, defaults filled in."""
-    given: dict[str, object] = {a.name: a.default_value for a in op._schema.arguments if a.has_default_value()}
-    given.update(zip((a.name for a in op._schema.arguments), case.args, strict=False))
-    given.update(case.kwargs)
-    return given
 
 
 def _is_view(op: torch._ops.OpOverload) -> bool:

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import torch
 
-from audit.replay.execute import resolve
 from audit.replay.inputs import Bound
+from audit.replay.overload import resolve
 from audit.schema import Case
 
 #: Op -> (name of its index output, whether the indices along the dimension must all differ).

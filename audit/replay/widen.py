@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import torch
 
-from audit.replay.execute import resolve
 from audit.replay.inputs import elements_of, storages_of, torch_dtype
+from audit.replay.overload import resolve
 from audit.replay.spool import on_storage
 from audit.replay.stream import PERIOD, Stream, repeated
 from audit.schema import Arg, Case, Named, TensorSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from audit.replay.execute import resolve
+from audit.replay.overload import resolve
 from audit.replay.standards import EXACT, standard_of
 from audit.schema import Named
 
