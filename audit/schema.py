@@ -112,7 +112,7 @@ class Case:
     ``op`` is the qualified overload, ``aten::addmm.default``. ``grads`` is set on composites that ran under autograd:
     one entry per output, the gradient that arrived for it (or None), so that the replay runs forward and backward.
     ``values`` goes by position: tensors numbered in order of appearance over args, then kwargs, then grads.
-    ``n_sampled_calls`` says on how many of the ``n_calls`` the values were looked at.
+    ``n_recomputed`` of the ``n_calls`` ran again inside backward, for activation checkpointing.
     """
 
     key: str
@@ -125,15 +125,20 @@ class Case:
     modules: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     values: Mapping[int, Values] = field(default_factory=dict)
+    n_recomputed: int = 0
 
 
 @dataclass(frozen=True)
 class NotAudited:
-    """Something the program did that has no case, and why: compiled regions, sparse arguments, Triton launches."""
+    """Something the program did that has no case, and why: compiled regions, sparse arguments, Triton launches.
+
+    ``n_calls`` counts recorded calls; ``n_seen`` things that are none: regions entered, launches, processes, imports.
+    """
 
     what: str
     reason: str
     n_calls: int = 1
+    n_seen: int = 0
 
 
 @dataclass(frozen=True)

@@ -189,5 +189,5 @@ def _check_names(members: Mapping[str, Member]) -> None:
 
 def _check_trace(trace: Trace) -> None:
     check_cases(trace.cases)
-    if trace.n_recorded < 0 or any(item.n_calls < 0 for item in trace.not_audited):
+    if trace.n_recorded < 0 or any(min(item.n_calls, item.n_seen) < 0 for item in trace.not_audited):
         raise ValueError("it counts fewer than no calls")

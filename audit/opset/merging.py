@@ -48,17 +48,19 @@ def merge_opsets(paths: Sequence[Path], labels: Sequence[str], target: Path, wha
 def merged_trace(traces: Sequence[Trace], labels: Sequence[str], owners: Mapping[str, int], what: str) -> Trace:
     """One trace for all. ``owners`` says by key whose statistics of values stand in it."""
     cases: dict[str, Case] = {}
-    not_audited: Counter[tuple[str, str]] = Counter()
+    calls: Counter[tuple[str, str]] = Counter()
+    seen: Counter[tuple[str, str]] = Counter()
     for number, trace in enumerate(traces):
         for case in trace.cases:
             cases[case.key] = _folded(cases.get(case.key), case, owners.get(case.key) == number)
         for item in trace.not_audited:
-            not_audited[item.what, item.reason] += item.n_calls
+            calls[item.what, item.reason] += item.n_calls
+            seen[item.what, item.reason] += item.n_seen
     return Trace(
         source=_source(traces, labels),
         environment=traces[0].environment,
         cases=tuple(cases.values()),
-        not_audited=tuple(NotAudited(what, reason, n) for (what, reason), n in sorted(not_audited.items())),
+        not_audited=tuple(NotAudited(*what, n_calls=calls[what], n_seen=seen[what]) for what in sorted(calls)),
         n_recorded=sum(trace.n_recorded for trace in traces),
         notes=(
             f"merged from {len(traces)} {what}",
@@ -74,6 +76,7 @@ def _folded(old: Case | None, new: Case, owns_values: bool) -> Case:
     return dataclasses.replace(
         old,
         n_calls=old.n_calls + new.n_calls,
+        n_recomputed=old.n_recomputed + new.n_recomputed,
         modules=_union(old.modules, new.modules),
         sources=_union(old.sources, new.sources),
         values=new.values if owns_values else old.values,

@@ -14,8 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -91,7 +90,7 @@ def trace_program(
     redirected = gpu is not None and not torch.cuda.is_available()
     optimizers = chosen_as_on_gpu(GPU_NAMED.is_set, recorder.note) if redirected else nullcontext()
     shaped = nullcontext() if shapes is None else shapes.tracing()
-    with redirection(gpu), optimizers, compiled_regions_eager(recorder), shaped:
+    with redirection(gpu), optimizers, shaped:
         source = run_program(program, recorder)
     check_recorded(recorder, source)
     if redirected and gpu is not None:
@@ -99,25 +98,6 @@ def trace_program(
     for note in () if shapes is None else shapes.notes():
         recorder.note(note)
     write_trace(recorder, source, collect_environment(), output)
-
-
-@contextmanager
-def compiled_regions_eager(recorder: Recorder) -> Iterator[None]:
-    """Runs what ``torch.compile`` wraps eagerly, and says so: a dispatch mode sees nothing of a compiled region."""
-    original = torch.compile
-
-    def compile(*args: Any, **kwargs: Any) -> Callable[..., Any]:
-        recorder.note_unaudited(
-            "torch.compile", "traced eagerly: the kernels that Inductor would generate are not audited", counted=False
-        )
-        return original(*args, **kwargs)
-
-    torch.compile = compile
-    try:
-        with torch.compiler.set_stance("force_eager"):
-            yield
-    finally:
-        torch.compile = original
 
 
 def _program(config: dict[str, Any]) -> Program:

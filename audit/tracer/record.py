@@ -24,6 +24,7 @@ class Record:
     phase: Phase
     on_accelerator: bool
     n_calls: int = 0
+    n_recomputed: int = 0
     modules: Counter[str] = field(default_factory=Counter)
     sources: Counter[str] = field(default_factory=Counter)
     kept: KeptCall = field(default_factory=KeptCall)
@@ -40,11 +41,16 @@ def cases_of(record: Record) -> Iterator[tuple[Case, dict[int, Span]]]:
     n_forward_only = record.n_calls - sum(variants.values())
     if n_forward_only:
         variants[None] += n_forward_only
+    n_recomputed = record.n_recomputed
     for grads, n_calls in variants.items():
-        yield _case(record, grads, n_calls)
+        # Which variant a recomputed call belongs to is not kept; it is counted once, with those that had a gradient.
+        yield _case(record, grads, n_calls, min(n_calls, n_recomputed))
+        n_recomputed -= min(n_calls, n_recomputed)
 
 
-def _case(record: Record, folded_grads: tuple[Folded, ...] | None, n_calls: int) -> tuple[Case, dict[int, Span]]:
+def _case(
+    record: Record, folded_grads: tuple[Folded, ...] | None, n_calls: int, n_recomputed: int
+) -> tuple[Case, dict[int, Span]]:
     args, kwargs = call_to_args(record.folded)
     args = with_host_arguments(record.op, args)
     values, spans = dict(record.kept.values), dict(record.kept.spans)
@@ -76,6 +82,7 @@ def _case(record: Record, folded_grads: tuple[Folded, ...] | None, n_calls: int)
         modules=_places(record.modules),
         sources=_places(record.sources),
         values=_described(values, spans),
+        n_recomputed=n_recomputed,
     )
     return case, spans
 
@@ -97,6 +104,7 @@ def folded_into(old: Case | None, new: Case) -> Case:
     return dataclasses.replace(
         new,
         n_calls=old.n_calls + new.n_calls,
+        n_recomputed=old.n_recomputed + new.n_recomputed,
         modules=tuple(dict.fromkeys(old.modules + new.modules)),
         sources=tuple(dict.fromkeys(old.sources + new.sources)),
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import weakref
 from bisect import bisect_right
 from collections.abc import Callable
@@ -14,37 +15,26 @@ from types import CodeType, FrameType
 from typing import Any
 
 import torch
+import torch.autograd.graph
+import torch.utils.checkpoint
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 _TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _AUDIT_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_CHECKPOINT_FILE = torch.utils.checkpoint.__file__
+#: The Python frame that runs the engine; None in a torch that has it elsewhere, where the whole stack is searched.
+_ENGINE: CodeType | None = getattr(getattr(torch.autograd.graph, "_engine_run_backward", None), "__code__", None)
 #: How far up the stack a source line is looked for; deep enough for autograd wrappers within transformers models.
 _MAX_FRAMES = 64
 
 
 class ModuleStack:
-    """The modules whose forward is running, by global hooks that return nothing and so change nothing.
-
-    Global hooks are used because the instance hooks of a module switch off the encoder fast path.
-    """
+    """The modules whose forward is running on one thread."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
         self._by_id: dict[int, str] = {}
         self._root: weakref.ref[torch.nn.Module] | None = None
-        self._handles: list[Any] = []
-        self.on_root_call: Callable[[torch.nn.Module], None] | None = None
-
-    def install(self) -> None:
-        self._handles = [
-            register_module_forward_pre_hook(self._enter),
-            register_module_forward_hook(self._leave, always_call=True),
-        ]
-
-    def remove(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._names.clear()
 
     @property
     def path(self) -> str:
@@ -54,15 +44,13 @@ class ModuleStack:
     def depth(self) -> int:
         return len(self._names)
 
-    def _enter(self, module: torch.nn.Module, args: Any) -> None:
+    def enter(self, module: torch.nn.Module) -> None:
         if not self._names:
-            if self.on_root_call is not None:
-                self.on_root_call(module)
             self._name_modules(module)
         name = self._by_id.get(id(module))
         self._names.append(name if name is not None else f"{self.path}.{type(module).__name__}".lstrip("."))
 
-    def _leave(self, module: torch.nn.Module, args: Any, output: Any) -> None:
+    def leave(self) -> None:
         if self._names:
             self._names.pop()
 
@@ -72,6 +60,48 @@ class ModuleStack:
         self._root = weakref.ref(root)
         top = type(root).__name__
         self._by_id = {id(module): f"{top}.{name}" if name else top for name, module in root.named_modules()}
+
+
+class ModuleStacks:
+    """Every thread's stack, kept by global hooks that return nothing and so change nothing.
+
+    Global hooks are used because the instance hooks of a module switch off the encoder fast path. ``on_root_call`` is
+    told of the outermost module's calls on the thread that installed the hooks, and on others while that one runs no
+    module (a model that is served by a thread, but not the replicas of one).
+    """
+
+    def __init__(self) -> None:
+        self.on_root_call: Callable[[torch.nn.Module], None] | None = None
+        self._stacks = threading.local()
+        self._first = ModuleStack()
+        self._handles: list[Any] = []
+
+    def here(self) -> ModuleStack:
+        """The stack of the calling thread."""
+        stack = getattr(self._stacks, "stack", None)
+        if stack is None:
+            stack = self._stacks.stack = ModuleStack()
+        return stack
+
+    def install(self) -> None:
+        self._first = self._stacks.stack = ModuleStack()
+        self._handles = [
+            register_module_forward_pre_hook(self._enter),
+            register_module_forward_hook(self._leave, always_call=True),
+        ]
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _enter(self, module: torch.nn.Module, args: Any) -> None:
+        stack = self.here()
+        if not stack.depth and not self._first.depth and self.on_root_call is not None:
+            self.on_root_call(module)
+        stack.enter(module)
+
+    def _leave(self, module: torch.nn.Module, args: Any, output: Any) -> None:
+        self.here().leave()
 
 
 class ForwardPlaces:
@@ -102,6 +132,7 @@ class SourceLines:
 
     def __init__(self) -> None:
         self._outside: dict[CodeType, bool] = {}
+        self._checkpointing: dict[CodeType, bool] = {}
         self._folder = os.getcwd()  # the program may leave it, and delete the one that it is in
 
     def current(self) -> str:
@@ -117,6 +148,19 @@ class SourceLines:
                 return f"{_shorten(code.co_filename, self._folder)}:{frame.f_lineno}"
             frame = frame.f_back
         return ""
+
+    def recomputing(self) -> bool:
+        """Whether the call comes from activation checkpointing, between it and the backward that runs it."""
+        frame: FrameType | None = sys._getframe(3)
+        while frame is not None and frame.f_code is not _ENGINE:
+            code = frame.f_code
+            checkpointing = self._checkpointing.get(code)
+            if checkpointing is None:
+                checkpointing = self._checkpointing[code] = code.co_filename == _CHECKPOINT_FILE
+            if checkpointing:
+                return True
+            frame = frame.f_back
+        return False
 
 
 def _is_outside(filename: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from torch import nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from audit.schema import Source, Trace
+from audit.tracer.compiled import CompiledRegions
 from audit.tracer.recorder import Recorder
 from audit.tracer.values import ValueRecorder
 
@@ -39,7 +41,7 @@ def check(program: Program, tracer: Callable[[], Tracer] | None = None, seed: in
     what differs, or when calls are unaccounted for; the program's own exception when it fails untraced and should not.
     What ``torch.compile`` wraps is run eagerly both times.
     """
-    with torch.compiler.set_stance("force_eager"):
+    with _compiled_eagerly():
         untraced = observe(program, seed)
     if untraced.error is not None and not fails:
         raise untraced.error
@@ -52,13 +54,23 @@ def check(program: Program, tracer: Callable[[], Tracer] | None = None, seed: in
         raise
     name = getattr(program, "__name__", "program")
     if differences := list(compare(untraced, traced)):
-        with torch.compiler.set_stance("force_eager"):
+        with _compiled_eagerly():
             unsteady = list(compare(untraced, observe(program, seed)))
         hint = "; it differs from run to run without a tracer too" if unsteady else ""
         raise AssertionError(f"{name} is not what it is untraced{hint}: {'; '.join(differences[:5])}")
     trace, _ = recorder.build(Source("script", name), {})
     check_accounts(trace)
     return trace
+
+
+@contextmanager
+def _compiled_eagerly() -> Iterator[None]:
+    regions = CompiledRegions(lambda what, reason: None)
+    regions.install()
+    try:
+        yield
+    finally:
+        regions.remove()
 
 
 def check_accounts(trace: Trace) -> None:
@@ -92,12 +104,12 @@ def observe(program: Program, seed: int, stop: Callable[[], None] = lambda: None
     except Exception as problem:  # noqa: BLE001 - the program's own, whatever it is: it is compared
         error = problem
     finally:
-        state = {
-            "torch's random state": torch.get_rng_state().numpy().tobytes(),
-            "numpy's random state": repr(numpy.random.get_state()),
-            "random's state": repr(random.getstate()),
-        }
         stop()
+    state = {
+        "torch's random state": torch.get_rng_state().numpy().tobytes(),
+        "numpy's random state": repr(numpy.random.get_state()),
+        "random's state": repr(random.getstate()),
+    }
     described = {"the exception": f"{type(error).__name__}: {error}" if error is not None else "none"}
     return Seen({**dict(_walk("result", result, set())), **state, **described}, error)
 

@@ -7,10 +7,11 @@ from tests.zoo import graphs, language, memory, numerics, sequences, transforms,
 from tests.zoo.program import ZooProgram
 
 _SPARSE = "not strided tensor"
-_HOP = "higher-order op"
+_PROCESS = "a process of its own"
+_HOP = "higher-order op: run eagerly"
 _FOREIGN = "not an aten op"
 #: What forward mode and torch.func make of zero tangents.
-_ZEROS = ("tensor without memory: zeros by definition", _FOREIGN)
+_ZEROS = ("tensor without memory: zeros by definition", "primitive of torch's own decompositions")
 
 PROGRAMS: tuple[ZooProgram, ...] = (
     ZooProgram(architectures.llama, "LLM training", ("transformers",), quick=True),
@@ -73,11 +74,13 @@ PROGRAMS: tuple[ZooProgram, ...] = (
     ZooProgram(transforms.compiled_training, "torch.compile"),
     ZooProgram(transforms.flex_attention_inference, "flex_attention", unaudited=(_HOP,)),
     ZooProgram(transforms.control_flow_ops, "other higher-order ops", unaudited=(_HOP,)),
-    ZooProgram(transforms.custom_library_op, "custom ops by torch.library", unaudited=(_FOREIGN,)),
+    ZooProgram(transforms.custom_library_op, "custom ops by torch.library", unaudited=("custom op: its code is not",)),
     ZooProgram(transforms.custom_autograd_function, "custom autograd.Function"),
     ZooProgram(transforms.double_backward, "double backward, hooks"),
-    ZooProgram(workers.dataloader_workers, "dataloader workers", unaudited=("argument of type UntypedStorage",)),
-    ZooProgram(workers.threads, "threads", unaudited=("they run beside the recorded thread",)),
+    ZooProgram(
+        workers.dataloader_workers, "dataloader workers", unaudited=(_PROCESS, "argument of type UntypedStorage")
+    ),
+    ZooProgram(workers.threads, "threads"),
     ZooProgram(memory.views_written_in_place, "in-place on views", quick=True),
     ZooProgram(memory.empty_and_scalar_tensors, "zero-size and 0-dim tensors"),
     ZooProgram(memory.data_dependent_shapes, "data-dependent shapes"),

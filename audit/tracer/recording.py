@@ -1,0 +1,351 @@
+"""The dispatch mode that sees one thread's aten calls and enters them into the ledger.
+
+Each call is folded into a hashable signature; a known signature costs a dictionary look-up and a count. The op itself
+is always run exactly as the program asked, and its result is returned untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch._C._functorch import peek_interpreter_stack
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+    _get_current_dispatch_mode,
+    _get_current_dispatch_mode_stack,
+    _pop_mode_temporarily,
+)
+
+from audit.schema import Phase
+from audit.tracer.backward import BackwardLinks, GradSampler
+from audit.tracer.composites import (
+    CompositeKernels,
+    Interceptor,
+    is_composite,
+    run_composite,
+    run_dispatched_composite,
+)
+from audit.tracer.higher_order import run_higher_order
+from audit.tracer.ledger import Ledger
+from audit.tracer.record import Record
+from audit.tracer.signature import Folded, Folding, NotReplayable, uses_accelerator
+from audit.tracer.unaudited import HIGHER_ORDER, is_python_op, qualified_name, reason_for
+from audit.tracer.values import KeptCall, ValueRecorder
+from audit.tracer.whereabouts import ForwardPlaces, ModuleStack, SourceLines
+
+#: At most this many distinct modules and source lines are kept per case; the count of calls is always exact.
+MAX_PLACES = 64
+#: The additive mask of attention is a float whose exact values decide what is attended to.
+_EXACT_POSITIONS: Mapping[str, frozenset[int]] = {"aten::scaled_dot_product_attention.default": frozenset({3})}
+_FAKE = torch._C._TorchDispatchModeKey.FAKE
+
+
+@dataclass(frozen=True)
+class _Handling:
+    """What is done with the calls of one op: ``unaudited`` says why they are no cases, ``run`` None runs them as is."""
+
+    name: str
+    unaudited: str
+    run: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None
+
+
+class Recording(TorchDispatchMode):
+    """Records the calls of one thread between ``__enter__`` and ``__exit__``, while its ledger is open.
+
+    ``values`` None switches value capture off; ``shapes`` is the fake mode whose calls are recorded (``Recorder``).
+    """
+
+    #: Higher-order ops come here instead of raising (torch 2.10+), and dynamo works under this mode as it does without.
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        values: ValueRecorder | None,
+        modules: ModuleStack,
+        sources: SourceLines,
+        composites: CompositeKernels,
+        shapes: FakeTensorMode | None,
+    ) -> None:
+        super().__init__()
+        self.values = values
+        self.in_optimizer = False
+        self.ledger = ledger
+        self._modules = modules
+        self._sources = sources
+        self._composites = composites
+        self._shapes = shapes
+        self._places = ForwardPlaces()
+        self._backward = BackwardLinks()
+        self._suspended = 0
+        self._handling: dict[Any, _Handling] = {}
+        self._graph_task = -1
+        self._graph_task_depth = 0
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Lets this thread's ops run unrecorded."""
+        self._suspended += 1
+        try:
+            yield
+        finally:
+            self._suspended -= 1
+
+    # --- calls -------------------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._suspended or not self.ledger.open:
+            return func(*args, **(kwargs or {}))
+        if types and any(_desugars(cls) for cls in types):
+            fake = [issubclass(cls, FakeTensor) for cls in types if _desugars(cls)]
+            if not (all(fake) if self._shapes is not None else any(fake)):
+                return NotImplemented  # the subclass runs first, and its inner ops come back here
+            if self._shapes is None:
+                return self._run_fake(func, args, kwargs or {})
+        if torch._C._get_dispatch_mode(_FAKE) is not self._shapes:
+            return self._run_fake(func, args, kwargs or {})
+        handling = self._handling.get(func) or self._handle(func)
+        if handling.run is not None:
+            return handling.run(func, args, kwargs or {})
+        self._record(func, args, kwargs, handling)
+        return func(*args, **(kwargs or {}))
+
+    def _handle(self, func: Any) -> _Handling:
+        """Decides, once for each op, what is done with its calls."""
+        if not isinstance(func, torch._ops.OpOverload):
+            handling = _Handling(f"higher_order::{func}", HIGHER_ORDER, self._run_higher_order)
+        elif func in self._composites.overloads:
+            handling = _Handling(qualified_name(func), "", self._run_dispatched_composite)
+        elif func.namespace == "prim":  # a question about a tensor, such as the device of a fake one
+            handling = _Handling(qualified_name(func), "", lambda op, args, kwargs: op(*args, **kwargs))
+        elif is_composite(func):
+            handling = _Handling(qualified_name(func), "", self._run_plain_composite)
+        else:
+            run = self._run_python_op if is_python_op(func) else None
+            handling = _Handling(qualified_name(func), reason_for(func), run)
+        self._handling[func] = handling
+        return handling
+
+    def _run_higher_order(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self.ledger.name_call(f"higher_order::{op}", HIGHER_ORDER)
+        return run_higher_order(self, op, args, kwargs)
+
+    def _run_dispatched_composite(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self._composites.takes(op, args, kwargs):
+            return self._run_plain_composite(op, args, kwargs)
+        return self._record_composite(op, args, kwargs, run_dispatched_composite)
+
+    def _run_plain_composite(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Only inference mode lets composites through to here; their parts are recorded, as in the other modes."""
+        if _has_special_form((args, tuple(kwargs.values()))):
+            self._record(op, args, kwargs, self._handling[op])
+            return op(*args, **kwargs)
+        with self:
+            return run_dispatched_composite(op, args, kwargs)
+
+    def _has_subclass(self, arguments: tuple[Any, ...] | list[Any]) -> bool:
+        """Whether a tensor among the arguments handles dispatch itself, so that its inner ops are what is recorded."""
+        return any(
+            self._has_subclass(item)
+            if isinstance(item, (tuple, list))
+            else isinstance(item, torch.Tensor)
+            and _desugars(type(item))
+            and not (self._shapes is not None and isinstance(item, FakeTensor))
+            for item in arguments
+        )
+
+    def _run_fake(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self.ledger.name_call(str(func), "fake tensor: shapes alone, runs no kernel")
+        return func(*args, **kwargs)
+
+    def _run_python_op(self, func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The kernel of an op of the program's, with this mode on: the ops that it calls are what a device runs."""
+        self._record(func, args, kwargs, self._handling[func])
+        key = torch._C.DispatchKey.CUDA if uses_accelerator(args, kwargs) else torch._C.DispatchKey.CPU
+        with self:
+            return func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
+
+    def intercept(self, op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A composite, on its way from the program to autograd."""
+        if (
+            self._suspended
+            or not self.ledger.open
+            or peek_interpreter_stack() is not None  # grad or vmap: the tensors are wrappers around the ones that count
+            or self._has_subclass((args, tuple(kwargs.values())))
+        ):
+            return run_composite(op, args, kwargs)
+        return self._record_composite(op, args, kwargs)
+
+    def _record_composite(
+        self,
+        op: torch._ops.OpOverload,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        run: Interceptor = run_composite,
+    ) -> Any:
+        handling = self._handling.get(op) or self._handle(op)
+        record = self._record(op, args, kwargs, handling, grad=torch.is_grad_enabled())
+        first_node = _next_node_number()
+        with self._off():
+            output = run(op, args, kwargs)
+        if record is not None and _next_node_number() > first_node:
+            call = self._backward.follow(
+                output, first_node, _next_node_number(), _fold_grad, self._grad_sampler(record)
+            )
+            if call is not None:
+                record.with_backward.append(call)
+        return output
+
+    @contextmanager
+    def _off(self) -> Iterator[None]:
+        """Takes this mode off the stack for a composite's own ops, which are not recorded.
+
+        Composites ask whether a mode is there (``areAnyTensorSubclassLike``) and then take another path: ctc_loss of
+        GPU tensors with lengths on the CPU, which works untraced, raises on it.
+        """
+        self._suspended += 1
+        try:
+            if _get_current_dispatch_mode() is self:
+                with _pop_mode_temporarily():
+                    yield
+            else:
+                yield
+        finally:
+            self._suspended -= 1
+
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        """The looks at values are ops too: neither this mode nor one of the program's sees them."""
+        self._suspended += 1
+        try:
+            with _disable_current_modes() if _get_current_dispatch_mode_stack() else nullcontext():
+                yield
+        finally:
+            self._suspended -= 1
+
+    def _grad_sampler(self, record: Record) -> GradSampler | None:
+        """Looks at the gradients of a call whose operands were looked at."""
+        if self.values is None or not _is_power_of_two(record.n_calls):
+            return None
+        values = self.values
+
+        def sample(output: int, grad: torch.Tensor) -> None:
+            with self.ledger.lock, self._looking():
+                values.sample({0: grad}, record.kept_grads.setdefault(output, KeptCall()))
+
+        return sample
+
+    def _record(
+        self, func: torch._ops.OpOverload, args: Any, kwargs: Any, handling: _Handling, grad: bool = False
+    ) -> Record | None:
+        """Counts one call; None when it is not auditable or belongs to a composite's own backward."""
+        place, phase, recomputed = self._whereabouts()
+        if phase is None:
+            return None
+        if handling.unaudited:
+            self.ledger.name_call(handling.name, handling.unaudited)
+            return None
+        accelerator = uses_accelerator(args, kwargs)
+        folding = Folding(accelerator, grad)
+        try:
+            folded = folding.call(args, kwargs)
+        except NotReplayable as reason:
+            self.ledger.name_call(handling.name, str(reason))
+            return None
+        key = (func, phase, accelerator, folded)
+        ledger = self.ledger
+        with ledger.lock:
+            ledger.n_recorded += 1
+            record = ledger.records.get(key)
+            if record is None:
+                n_tensors = len(folding.tensors)
+                record = ledger.records[key] = Record(handling.name, folded, phase, accelerator, n_tensors=n_tensors)
+            record.n_calls += 1
+            record.n_recomputed += recomputed
+            if len(record.modules) < MAX_PLACES:
+                record.modules[place[0]] += 1
+            if len(record.sources) < MAX_PLACES:
+                record.sources[place[1]] += 1
+            if self.values is not None and _is_power_of_two(record.n_calls):
+                self._sample(record, folding.tensors)
+        return record
+
+    def _sample(self, record: Record, tensors: list[torch.Tensor]) -> None:
+        assert self.values is not None
+        if record.on_accelerator and torch.cuda.is_current_stream_capturing():
+            return  # the looks would become part of the program's graph
+        with self._looking():
+            exact = _EXACT_POSITIONS.get(record.op, frozenset())
+            self.values.sample(dict(enumerate(tensors)), record.kept, exact)
+
+    def _whereabouts(self) -> tuple[tuple[str, str], Phase | None, bool]:
+        """(module, source line), phase and whether it is recomputation; phase None inside a composite's backward."""
+        graph_task = torch._C._current_graph_task_id()
+        if graph_task != self._graph_task:
+            self._graph_task, self._graph_task_depth = graph_task, self._modules.depth
+        recomputed = False
+        if graph_task != -1:
+            # A module that was entered since backward began is being recomputed: that is forward work.
+            recomputed = self._modules.depth > self._graph_task_depth or self._sources.recomputing()
+            if not recomputed:
+                node = torch._C._current_autograd_node()
+                number = node._sequence_nr() if node is not None else -1
+                if self._backward.owns(number):
+                    return ("", ""), None, False
+                return self._places.find(number) or ("", self._sources.current()), "backward", False
+        place = (self._modules.path, self._sources.current())
+        if self.in_optimizer:
+            return place, "optimizer", False
+        self._places.note(_next_node_number() - 1, place)
+        return place, "forward", recomputed
+
+
+# --- one call ---------------------------------------------------------------------------------------------------
+
+
+def _is_power_of_two(n: int) -> bool:
+    return n & (n - 1) == 0
+
+
+def _next_node_number() -> int:
+    """The number that the next autograd node made on this thread will get."""
+    return torch._C._autograd._get_sequence_nr()
+
+
+@cache
+def _desugars(cls: type) -> bool:
+    """Whether tensors of this class handle dispatch themselves and lead to inner aten calls."""
+    dispatch = getattr(cls, "__torch_dispatch__", None)
+    return dispatch is not torch._C._disabled_torch_dispatch_impl and not issubclass(cls, torch.nn.Parameter)
+
+
+def _has_special_form(arguments: tuple[Any, ...] | list[Any]) -> bool:
+    """Whether a tensor among the arguments is nested, sparse or quantised.
+
+    For these some composites (``matmul`` of nested tensors) have kernels of their own, and the composite would fail.
+    """
+    return any(
+        _has_special_form(item)
+        if isinstance(item, (tuple, list))
+        else isinstance(item, torch.Tensor)
+        and (item.is_nested or item.is_quantized or item.layout is not torch.strided)
+        for item in arguments
+    )
+
+
+def _fold_grad(grad: torch.Tensor) -> Folded:
+    try:
+        return Folding(accelerator=False, grad=False).fold(grad)
+    except NotReplayable:
+        return None

@@ -1,0 +1,69 @@
+"""Which ops are no cases, and why: what has no kernel on a device, no meaning alone, or no code in the trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+#: By the beginning of the qualified overload.
+_REASONS: Mapping[tuple[str, ...], str] = {
+    ("profiler::", "prim::"): "annotation for profilers: computes nothing",
+    # nn.LSTM and its like pack their weights for the GPU that they were traced on; the numbers do not change.
+    (
+        "aten::_cudnn_rnn_flatten_weight",
+        "aten::_cudnn_init_dropout_state",
+    ): "vendor's packing of weights: moves memory, and belongs to the RNN call that follows",
+    (
+        "c10d::",
+        "_c10d_functional::",
+        "_c10d_functional_autograd::",
+        "_dtensor::",
+        "symm_mem::",
+    ): "collective: needs the other ranks",
+    ("aten::from_file",): "opens a file: it depends on no device",
+    ("prims::",): "primitive of torch's own decompositions: the aten ops that it calls are audited",
+}
+_FOREIGN = "not an aten op: it exists where its library was loaded, and has no reference"
+CUSTOM = "custom op: its code is not in the trace; the ops that it calls are audited where they pass the dispatcher"
+HIGHER_ORDER = "higher-order op: run eagerly, the ops of its body are audited; a kernel compiled from it is not"
+
+
+def qualified_name(op: torch._ops.OpOverload) -> str:
+    """``aten::mm.default``."""
+    packet, overload = op.name(), op._overloadname
+    return packet if packet.endswith(f".{overload}") else f"{packet}.{overload}"
+
+
+def reason_for(op: torch._ops.OpOverload) -> str:
+    """Why calls of this op are no cases, or an empty string."""
+    name = qualified_name(op)
+    for beginnings, reason in _REASONS.items():
+        if name.startswith(beginnings):
+            return reason
+    if name.startswith("aten::"):
+        return ""
+    return CUSTOM if is_python_op(op) else _FOREIGN
+
+
+def is_python_op(op: torch._ops.OpOverload) -> bool:
+    """Whether the op's kernel is Python of the program's (``torch.library``), so that the tracer can look inside.
+
+    A C++ kernel is left alone: many ask whether a dispatch mode is there, and take another path under one.
+    """
+    name = op.name()
+    if name.startswith("aten::"):
+        return False
+    if name in _defined_by_decorator():
+        return True
+    space, _, base = name.partition("::")
+    registered: set[str] = getattr(torch.library, "_impls", set())
+    return any(f"{space}/{base}/{key}" in registered for key in ("CPU", "CUDA", "CompositeExplicitAutograd"))
+
+
+def _defined_by_decorator() -> Mapping[str, object]:
+    try:
+        from torch._library.custom_ops import OPDEFS
+    except ImportError:  # private: gone or moved in another torch
+        return {}
+    return OPDEFS
