@@ -146,6 +146,11 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
         help="keep so much of the argument values (1G; 0: none)",
     )
     parser.add_argument(
+        "--private",
+        action="store_true",
+        help="leave out values and names, so that the trace can be given away; a map beside it restores them",
+    )
+    parser.add_argument(
         "--gpu",
         default="gfx942",
         metavar="ARCH",
@@ -224,6 +229,14 @@ def _add_report(commands: argparse._SubParsersAction[_Parser]) -> None:
         help=f"reports to write: {','.join(FORMATS)}",
     )
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="where to write them (the run folder)")
+    parser.add_argument(
+        "--names",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="MAP",
+        help="restore the names of a private trace; the reports then hold them",
+    )
     parser.add_argument(
         "--fail-on",
         type=_statuses,
@@ -309,6 +322,7 @@ def _run_options(options: argparse.Namespace, target: Target, output: Path) -> R
         n_steps=options.steps,
         mode=options.mode,
         fake=options.fake,
+        private=options.private,
         values_bytes=options.values,
         force=options.force,
     )
@@ -343,7 +357,8 @@ def _trace(options: argparse.Namespace) -> int:
     from audit.session import trace_only
 
     target = _target_of(options)
-    output = options.output or Path(f"{Path(target.name).stem}.audit")
+    is_copy = target.kind == "opset"
+    output = options.output or Path(f"{Path(target.name).stem}{'.private' if is_copy else ''}.audit")
     trace, path = trace_only(_run_options(options, target, output))
     print(f"{path}: {len(trace.cases)} cases from {trace.n_recorded} calls")
     for item in trace.not_audited:
@@ -355,7 +370,7 @@ def _trace(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace) -> int:
     from audit.session import report
 
-    judgement = report(options.folder, options.format, options.output)
+    judgement = report(options.folder, options.format, options.output, options.names)
     _print_result(judgement, options.output or options.folder, options.format)
     return 1 if any(verdict.status in options.fail_on for verdict in judgement.verdicts) else 0
 

@@ -143,13 +143,18 @@ class NotAudited:
 
 @dataclass(frozen=True)
 class Source:
-    """Where the cases came from. ``kind``: script, module, file, context. ``error``: how the program ended early."""
+    """Where the cases came from. ``kind``: script, module, file, context, merge (several of them).
+
+    ``error`` says how the program ended early. ``private`` are the ids of the maps that restore the names of a trace
+    whose names are pseudonyms; empty where they are the program's own.
+    """
 
     kind: str
     name: str
     mode: str | None = None
     n_steps: int | None = None
     error: str | None = None
+    private: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

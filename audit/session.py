@@ -23,6 +23,7 @@ from audit.errors import UsageError
 from audit.opset import extract_values, read_opset
 from audit.opset.ranks import copy_or_merge, rank_files, rank_path
 from audit.ordering import costliest_first
+from audit.privacy.name_map import map_path, read_map, with_names
 from audit.rules.judge import judge
 from audit.rules.preflight import preflight
 from audit.run_folder import CASES_FILE, RUN_FILE, alone_in, clear_folder, find_folder, make_folder
@@ -49,7 +50,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What ``rocm-audit run`` was asked. ``gpu`` is the arch to predict for and to pretend while tracing."""
+    """What ``rocm-audit run`` was asked. ``gpu`` is the arch to predict for and to pretend while tracing.
+
+    ``private``: the trace names nothing of the program; a map beside the output does.
+    """
 
     target: Target
     output: Path
@@ -58,6 +62,7 @@ class RunOptions:
     n_steps: int = 2
     mode: str | None = None
     fake: bool = False
+    private: bool = False
     values_bytes: int = 1 << 30
     time_budget_s: float | None = None
     resume: bool = False
@@ -128,11 +133,34 @@ def obtain_trace(options: RunOptions, progress: Progress) -> Trace:
     cases_file = options.output / CASES_FILE
     if options.resume:
         return _trace_of_run(options, cases_file)
+    names = _names_of(options, options.output.resolve())
     if options.target.kind == "opset":
-        return copy_or_merge(options.target.path, cases_file)
+        return _copy(options.target.path, cases_file, names)
     progress.phase(f"tracing {options.target.name}")
-    trace_target(options.target, cases_file, options)
+    trace_target(options.target, cases_file, options, names)
     return read_opset(cases_file)
+
+
+def _names_of(options: RunOptions, output: Path) -> Path | None:
+    """Where the map of a private trace's names goes: beside what may be given away. Raises UsageError."""
+    if not options.private:
+        return None
+    names = map_path(output)
+    if names.exists() and not options.force:
+        raise UsageError(f"{names} exists, and may be all that knows the names of a trace; use --force", "exists")
+    return names
+
+
+def _copy(path: Path, target: Path, names: Path | None) -> Trace:
+    """An opset, or the ranks that stand for it, at another place; with ``names`` its private form."""
+    if names is None:
+        return copy_or_merge(path, target)
+    from audit.tracer.private_copy import copy_private
+
+    with tempfile.TemporaryDirectory(prefix="rocm-audit-") as scratch:
+        whole = Path(scratch, "whole.audit")
+        copy_or_merge(path, whole)
+        return copy_private(whole, target, names)
 
 
 def _trace_of_run(options: RunOptions, cases_file: Path) -> Trace:
@@ -140,7 +168,9 @@ def _trace_of_run(options: RunOptions, cases_file: Path) -> Trace:
     trace = read_opset(cases_file)
     target, source = options.target, trace.source
     keys = {case.key for case in trace.cases}
-    if target.kind != "opset":
+    if source.private:
+        is_other = False  # its names cannot be compared; the run beside it is, below
+    elif target.kind != "opset":
         is_other = (target.kind == "module", target.name) != (source.kind == "module", source.name)
     else:
         files = [target.path] if target.path.exists() else rank_files(target.path)
@@ -155,12 +185,15 @@ def _trace_of_run(options: RunOptions, cases_file: Path) -> Trace:
     return trace
 
 
-def trace_target(target: Target, output: Path, options: RunOptions) -> None:
-    """Runs the program in a process of its own, which writes ``output``. Raises what that process reports."""
+def trace_target(target: Target, output: Path, options: RunOptions, names: Path | None) -> None:
+    """Runs the program in a process of its own, which writes ``output``, and ``names`` where the trace is private.
+
+    Raises what that process reports.
+    """
     from audit.tracer.launch import trace_in_child
 
     gpu = pretended_gpu(options.gpu)
-    trace_in_child(target, output, options.n_steps, options.mode, options.values_bytes, gpu, options.fake)
+    trace_in_child(target, output, options.n_steps, options.mode, options.values_bytes, gpu, options.fake, names)
 
 
 def pretended_gpu(arch: str) -> DeviceInfo:
@@ -315,9 +348,9 @@ def _shown_settings(settings: ReplaySettings) -> dict[str, str]:
 # --- report ------------------------------------------------------------------------------------------------------
 
 
-def report(folder: Path, formats: Sequence[str], output: Path | None) -> Judgement:
-    """Judges a stored run again and writes its reports; needs no GPU and no torch."""
-    judgement = judge(read_run(folder))
+def report(folder: Path, formats: Sequence[str], output: Path | None, maps: Sequence[Path] = ()) -> Judgement:
+    """Judges a stored run again and writes its reports, with the names of ``maps``; needs no GPU and no torch."""
+    judgement = judge(with_names(read_run(folder), [read_map(path) for path in maps]))
     target = output or (folder if folder.is_dir() else folder.parent)
     write_reports(judgement, formats, target)
     return judgement
@@ -341,12 +374,19 @@ def trace_only(options: RunOptions) -> tuple[Trace, Path]:
     path = rank_path(options.output)
     if path.exists() and not options.force:
         raise UsageError(f"{path} exists; use --force to replace it", "exists")
-    if options.target.kind == "opset":
-        raise UsageError(f"{options.target.name} is a trace already; replay it with `rocm-audit run`", "bad-arguments")
+    if options.target.kind == "opset" and not options.private:
+        raise UsageError(
+            f"{options.target.name} is a trace already; replay it with `rocm-audit run`, or make a private copy of it "
+            "with --private",
+            "bad-arguments",
+        )
+    names = _names_of(options, path)
     if path.is_dir() or not os.access(path.absolute().parent, os.W_OK):  # known before the program runs for minutes
         raise UsageError(
             f"cannot write {path}: it is a folder, or its folder is missing or read-only; choose another file with -o",
             "unwritable-output",
         )
-    trace_target(options.target, path, options)
+    if options.target.kind == "opset":
+        return _copy(options.target.path, path, names), path
+    trace_target(options.target, path, options, names)
     return read_opset(path), path

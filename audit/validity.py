@@ -96,11 +96,13 @@ def _few(numbers: tuple[int, ...]) -> str:
 def _check_values(key: str, position: int, values: Values) -> None:
     bounds = (values.minimum, values.maximum)
     fractions = (values.zero_fraction, values.subnormal_fraction)
-    counts = (values.n_sampled, values.n_nan, values.n_posinf, values.n_neginf)
+    counts = (values.n_sampled, values.n_nan, values.n_posinf, values.n_neginf, values.n_structured)
+    kinds = (values.n_distinct or 0, values.max_multiplicity or 0)
     if (
         not all(bound is None or math.isfinite(bound) for bound in bounds)
+        or (values.minimum is not None and values.maximum is not None and values.minimum > values.maximum)
         or not all(0 <= fraction <= 1 for fraction in fractions)
-        or not all(0 <= count < _INT64 for count in counts)
+        or not all(0 <= count < _INT64 for count in (*counts, *kinds))
         or (values.std is not None and not values.std >= 0)
     ):
         raise DecodeError(f"case {key} says of operand {position} what cannot be: {values}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from audit.errors import UsageError
 from audit.opset.file import Opset, check_values, open_opset, write_opset
 from audit.opset.tensors import blocks_of_tensor, write_tensors
+from audit.pseudonyms import tagged
 from audit.schema import Case, NotAudited, Source, Trace
 
 #: At most this many distinct modules and source lines are kept per case, as the tracer keeps them.
@@ -29,7 +30,12 @@ def merge_opsets(paths: Sequence[Path], labels: Sequence[str], target: Path, wha
     for opset in opsets:
         check_values(opset)
     owners = _owners(opsets)
-    trace = merged_trace([opset.trace for opset in opsets], labels, owners, what)
+    traces = [opset.trace for opset in opsets]
+    if any(trace.source.private for trace in traces):
+        labels = [f"{what} {number}" for number in range(1, len(paths) + 1)]  # file names are the program's too
+        if len({trace.source.private for trace in traces}) > 1:
+            traces = [tagged(trace) for trace in traces]  # each has a module-1 of its own
+    trace = merged_trace(traces, labels, owners, what)
     places = {
         name: (opset.path, tensor)
         for number, opset in enumerate(opsets)
@@ -92,10 +98,11 @@ def _source(traces: Sequence[Trace], labels: Sequence[str]) -> Source:
         f"{label}: {trace.source.error}" for label, trace in zip(labels, traces, strict=True) if trace.source.error
     ]
     error = "; ".join(errors) or None
+    private = tuple(dict.fromkeys(name_map for trace in traces for name_map in trace.source.private))
     names = list(dict.fromkeys((trace.source.kind, trace.source.name) for trace in traces))
     if len(names) == 1:
-        return dataclasses.replace(traces[0].source, error=error)
-    return Source("merge", ", ".join(name for _, name in names), error=error)
+        return dataclasses.replace(traces[0].source, error=error, private=private)
+    return Source("merge", ", ".join(name for _, name in names), error=error, private=private)
 
 
 def _environment_notes(traces: Sequence[Trace], labels: Sequence[str]) -> Iterator[str]:

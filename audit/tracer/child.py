@@ -42,8 +42,14 @@ def main(arguments: list[str]) -> int:
     _die_with(config["auditor"])
     os.dup2(2, 1)  # the audit's own result goes to stdout; what the program prints is progress
     try:
-        gpu = _gpu(config["gpu"])
-        trace_program(_program(config["program"]), Path(config["output"]), config["values_bytes"], gpu, config["fake"])
+        trace_program(
+            _program(config["program"]),
+            Path(config["output"]),
+            config["values_bytes"],
+            _gpu(config["gpu"]),
+            config["fake"],
+            None if config["names"] is None else Path(config["names"]),
+        )
     except AuditError as error:
         print(f"rocm-audit: {error}", file=sys.stderr)
         return error.exit_code
@@ -79,14 +85,19 @@ def leave(code: int) -> NoReturn:
 
 
 def trace_program(
-    program: Program, output: Path, values_bytes: int, gpu: DeviceInfo | None, fake: bool = False
+    program: Program,
+    output: Path,
+    values_bytes: int,
+    gpu: DeviceInfo | None,
+    fake: bool = False,
+    names: Path | None = None,
 ) -> None:
     """Runs ``program`` and writes its trace to ``output``; ``gpu`` is what ``torch.cuda`` answers as without one.
 
-    ``fake``: on tensors without memory.
+    ``fake``: on tensors without memory. ``names``: as a private trace, whose map goes there.
     """
     shapes = ShapesOnly() if fake else None
-    recorder = Recorder(None if fake else ValueRecorder(total_bytes=values_bytes), shapes)
+    recorder = Recorder(None if fake else ValueRecorder(total_bytes=values_bytes if names is None else 0), shapes)
     redirected = gpu is not None and not torch.cuda.is_available()
     optimizers = chosen_as_on_gpu(GPU_NAMED.is_set, recorder.note) if redirected else nullcontext()
     shaped = nullcontext() if shapes is None else shapes.tracing()
@@ -97,7 +108,7 @@ def trace_program(
         recorder.note(f"traced on the CPU: no GPU here, torch.cuda answered as {gpu.name} ({gpu.arch}) would")
     for note in () if shapes is None else shapes.notes():
         recorder.note(note)
-    write_trace(recorder, source, collect_environment(), output)
+    write_trace(recorder, source, collect_environment(), output, names)
 
 
 def _program(config: dict[str, Any]) -> Program:

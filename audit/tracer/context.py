@@ -8,6 +8,7 @@ from pathlib import Path
 
 from audit.device.environment import collect_environment
 from audit.errors import UsageError
+from audit.privacy.name_map import map_path
 from audit.schema import Source
 from audit.tracer.program import check_recorded
 from audit.tracer.recorder import Recorder
@@ -16,17 +17,21 @@ from audit.tracer.writing import write_trace
 
 
 @contextmanager
-def trace(path: str | Path, *, force: bool = False, values_bytes: int = DEFAULT_TOTAL_BYTES) -> Iterator[Recorder]:
+def trace(
+    path: str | Path, *, force: bool = False, values_bytes: int = DEFAULT_TOTAL_BYTES, private: bool = False
+) -> Iterator[Recorder]:
     """Records the aten ops of the block into the opset ``path``.
 
-    ``values_bytes`` bounds the copies of argument values. Raises UsageError when the file exists and not ``force``,
+    ``values_bytes`` bounds the copies of argument values. ``private`` keeps none, and the program's names go to a map
+    beside the file (docs/audit-file.md). Raises UsageError when the file exists and not ``force``,
     UnfinishedError when the block ran no op. When the block raises, what was recorded is written and the exception
     goes on.
     """
     path = Path(path)
     if path.exists() and not force:
         raise UsageError(f"{path} exists; use force=True to replace it", "exists")
-    recorder = Recorder(ValueRecorder(total_bytes=values_bytes))
+    names = map_path(path) if private else None
+    recorder = Recorder(ValueRecorder(total_bytes=0 if private else values_bytes))
     recorder.start()
     problem: BaseException | None = None
     try:
@@ -40,4 +45,4 @@ def trace(path: str | Path, *, force: bool = False, values_bytes: int = DEFAULT_
         source = Source("context", path.name, error=described)
         if problem is None or recorder.n_recorded:
             check_recorded(recorder, source)
-            write_trace(recorder, source, collect_environment(), path)
+            write_trace(recorder, source, collect_environment(), path, names)

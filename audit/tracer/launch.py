@@ -34,8 +34,12 @@ def trace_in_child(
     values_bytes: int,
     gpu: DeviceInfo,
     fake: bool = False,
+    names: Path | None = None,
 ) -> None:
-    """Traces ``target`` into ``output``. Raises UnfinishedError; the child has said its own sentence on stderr."""
+    """Traces ``target`` into ``output``, with ``names`` as a private trace whose map goes there.
+
+    Raises UnfinishedError; the child has said its own sentence on stderr.
+    """
     config = {
         "program": {
             "target": target.name if target.kind == "module" else str(target.path),
@@ -49,6 +53,7 @@ def trace_in_child(
         "values_bytes": values_bytes,
         "gpu": encode(gpu),
         "fake": fake,
+        "names": None if names is None else str(names.absolute()),
     }
     command = [sys.executable, "-c", _START, str(Path(__file__).resolve().parents[2]), json.dumps(config)]
     code = subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode

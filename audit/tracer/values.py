@@ -358,6 +358,19 @@ def _merge(values: Values, look: _Look) -> Values:
     )
 
 
+def described(raw: torch.Tensor, values: Values) -> Values:
+    """``values`` with the distribution of ``raw``, whose copy they were kept with."""
+    look = _Look(raw, raw.dtype, raw.numel(), _extremes(raw), _moments(raw))
+    found = _merge(Values(), look)
+    return dataclasses.replace(
+        found,
+        stored=values.stored,
+        n_sampled=values.n_sampled,
+        minimum=_least(values.minimum, found.minimum),
+        maximum=_most(values.maximum, found.maximum),
+    )
+
+
 def _least(old: float | int | None, new: float | int | None) -> float | int | None:
     return new if old is None else old if new is None else min(old, new)
 

@@ -8,14 +8,26 @@ from pathlib import Path
 
 from audit.errors import UnfinishedError
 from audit.opset import write_opset
+from audit.privacy.name_map import write_map
+from audit.privacy.private_trace import private_trace
 from audit.schema import Source, Trace
 from audit.tracer.recorder import Recorder
 
 
-def write_trace(recorder: Recorder, source: Source, environment: Mapping[str, str], path: Path) -> Trace:
-    """Writes what ``recorder`` saw to ``path``; the returned trace is what a reader of the file gets."""
+def write_trace(
+    recorder: Recorder, source: Source, environment: Mapping[str, str], path: Path, names: Path | None = None
+) -> Trace:
+    """Writes what ``recorder`` saw to ``path``; the returned trace is what a reader of the file gets.
+
+    ``names``: the trace is private, and this is where the map of its names goes. The recorder must have kept no values.
+    """
     trace, spans = recorder.build(source, environment)
     values = recorder.values
+    if names is not None:
+        assert not spans, "a private trace has no values"
+        trace, name_map = private_trace(trace)
+        if name_map is not None:
+            write_map(names, name_map)
     with _scratch(path) as folder:
         file = Path(folder, "values.safetensors")
         written = values is not None and values.write(file, spans)

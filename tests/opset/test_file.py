@@ -120,6 +120,8 @@ def test_a_tensor_outside_of_any_memory_is_refused(tmp_path: Path, spec: dict[st
         {"values": {"٠": {"minimum": 0}}},
         {"values": {"0": {"minimum": "inf"}}},
         {"values": {"0": {"n_nan": -1}}},
+        {"values": {"0": {"n_distinct": -1}}},
+        {"values": {"0": {"minimum": 2, "maximum": 1}}},
         {"values": {"0": {"zero_fraction": 2.0}}},
         {"values": {"0": {"std": "nan"}}},
         {"phase": "sideways"},
