@@ -27,6 +27,7 @@ class Expected:
     ``same`` is the CPU run in the case's own dtype, ``wide`` the fp64 (complex128) one; both flat and contiguous, and
     either may be missing. ``noise``, ``cpu_max_abs_error`` and ``cpu_rms_error`` as in Comparison. Where
     ``facts_known`` is false the dtype and strides are those of a stand-in, and the device's own are taken for right.
+    ``free`` elements (flat mask) may have any value; ``why`` says for what reason.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Expected:
     cpu_rms_error: float = 0.0
     tie: Tie | None = None
     facts_known: bool = True
+    free: torch.Tensor | None = None
 
 
 def fact_of(tensor: torch.Tensor) -> TensorFact:
@@ -106,10 +108,19 @@ def compare(expected: Expected, actual: torch.Tensor | None, actual_fact: Tensor
         return result
     if actual_fact.sizes != fact.sizes or actual_fact.dtype != fact.dtype:
         return result
-    result = dataclasses.replace(result, n_elements=actual.numel())
+    if expected.free is not None:
+        actual = _without_free(expected, expected.free, actual)
+    n_free = 0 if expected.free is None else int(expected.free.sum())
+    result = dataclasses.replace(result, n_elements=actual.numel() - n_free)
     if expected.standard == "exact":
         return _exact(result, expected, actual)
     return _numeric(result, expected, actual)
+
+
+def _without_free(expected: Expected, free: torch.Tensor, actual: torch.Tensor) -> torch.Tensor:
+    """The device's elements with the reference's own where any value is right."""
+    reference = expected.same if expected.same is not None else expected.wide
+    return actual if reference is None else torch.where(free, reference.to(actual.dtype), actual)
 
 
 # --- exact -----------------------------------------------------------------------------------------------------

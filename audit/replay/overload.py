@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -29,20 +30,26 @@ def resolve(name: str) -> torch._ops.OpOverload:
     return found
 
 
+def base_of(op: str) -> str:
+    """``aten::index_put_.default`` to ``index_put``: no namespace, no overload, no underscore of the in-place form."""
+    base = op.split("::")[-1].split(".")[0]
+    return base if base.endswith("__") else base.removesuffix("_")
+
+
+def named_arguments(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by schema name, defaults filled in. Raises AttributeError where this torch does not know the op."""
+    schema = resolve(op)._schema.arguments
+    given = {a.name: a.default_value for a in schema if a.has_default_value()}
+    given.update(zip((a.name for a in schema), args, strict=False))
+    return {**given, **kwargs}
+
+
 def arguments_of(case: Case) -> dict[str, Arg]:
-    """Arguments by schema name, defaults filled in; those given alone where this torch does not know the op."""
+    """The arguments of a case by name; those given by name alone where this torch does not know the op."""
     try:
-        schema = resolve(case.op)._schema.arguments
+        return named_arguments(case.op, case.args, dict(case.kwargs))
     except AttributeError:
         return dict(case.kwargs)
-    given: dict[str, Arg] = {a.name: _plain(a.default_value) for a in schema if a.has_default_value()}
-    given.update(zip((a.name for a in schema), case.args, strict=False))
-    given.update(case.kwargs)
-    return given
-
-
-def _plain(default: Any) -> Arg:
-    return tuple(default) if isinstance(default, list) else default
 
 
 def operand_names(case: Case) -> list[str]:

@@ -34,6 +34,7 @@ from audit.replay.spool import bytes_of, on_storage, read_spool, write_spool
 from audit.replay.standards import OpStandard, standard_of
 from audit.replay.threads import set_threads_for
 from audit.replay.ties import tie_of
+from audit.replay.undetermined import undetermined
 from audit.schema import Case, Comparison, Outcome, TensorFact, TensorSpec, Timing
 
 #: Above this time for one fp64 run the second, perturbed one is left out.
@@ -172,6 +173,9 @@ class Reference:
         for name, tensor in _by_name(case, run, prepared.mutated).items():
             expected = _expected(name, tensor, wide, moved, standard)
             tie = tie_of(case, name, run.bound) if expected.standard == "exact" else None
+            free, why = undetermined(case, run.bound, tensor)
+            if free is not None:
+                expected = dataclasses.replace(expected, free=free.reshape(-1), why=why)
             prepared.expected[name] = dataclasses.replace(expected, tie=tie)
 
     def _expect_without_kernel(

@@ -65,6 +65,7 @@ from audit.replay.lengths import (
     sequence_lengths,
 )
 from audit.replay.operand import Operand, Role
+from audit.replay.overload import base_of
 
 
 def _ends(operand: Operand) -> bool:
@@ -182,9 +183,7 @@ ROLES: tuple[tuple[str, str, Role], ...] = (
 @lru_cache(maxsize=4096)
 def row_of(op: str, argument: str) -> int | None:
     """The row for an argument of a qualified op (``aten::index_put_.default``, ``indices``), or None."""
-    base = op.split("::")[-1].split(".")[0]
-    if not base.endswith("__"):
-        base = base.removesuffix("_")
+    base = base_of(op)
     return next((row for row, (ops, names, _) in enumerate(ROLES) if _fits(base, ops) and _fits(argument, names)), None)
 
 

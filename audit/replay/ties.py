@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from audit.replay.inputs import Bound
-from audit.replay.overload import resolve
+from audit.replay.overload import named_arguments
 from audit.schema import Case
 
 #: Op -> (name of its index output, whether the indices along the dimension must all differ).
@@ -56,19 +56,12 @@ def tie_of(case: Case, output: str, bound: Bound) -> Tie | None:
         return Tie(source.flatten(-_POOLED_DIMS[base]), -1, "pooled")
     if base not in _ALONG_DIM or _ALONG_DIM[base][0] != output or source.dim() == 0:
         return None
-    arguments = _arguments(case, bound)
+    arguments = named_arguments(case.op, bound.args, bound.kwargs)
     if arguments.get("stable") is True:
         return None
     dim = arguments.get("dim", -1)
     keeps_rank = base in ("topk", "sort", "argsort", "cummax", "cummin") or arguments.get("keepdim") is True
     return Tie(source, dim, "same rank" if keeps_rank else "reduced", _ALONG_DIM[base][1])
-
-
-def _arguments(case: Case, bound: Bound) -> dict[str, Any]:
-    schema = resolve(case.op)._schema.arguments
-    given: dict[str, Any] = {a.name: a.default_value for a in schema if a.has_default_value()}
-    given.update(zip((a.name for a in schema), bound.args, strict=False))
-    return {**given, **bound.kwargs}
 
 
 def really_different(tie: Tie, actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
