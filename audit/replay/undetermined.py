@@ -57,7 +57,8 @@ def _index_put(arguments: Mapping[str, Any], result: torch.Tensor) -> torch.Tens
         return None
     indices, zeros = arguments["indices"], torch.zeros(result.shape, dtype=torch.int32)
     lost = _lost(torch.ops.aten.index.Tensor(result, indices), arguments["values"])
-    return torch.ops.aten.index_put.default(zeros, indices, lost, True) > 0
+    n_lost: torch.Tensor = torch.ops.aten.index_put.default(zeros, indices, lost, True)
+    return n_lost > 0
 
 
 def _put(arguments: Mapping[str, Any], result: torch.Tensor) -> torch.Tensor | None:
