@@ -50,6 +50,8 @@ def check_case(case: Case) -> None:
         raise DecodeError(f"case {case.key} calls {case.op[:80]!r}, which is no name of an op")
     if not 0 < case.n_calls < _INT64:
         raise DecodeError(f"case {case.key} has {case.n_calls} calls")
+    if not 0 <= case.n_recomputed <= case.n_calls:
+        raise DecodeError(f"case {case.key} has {case.n_recomputed} recomputed calls of {case.n_calls}")
     for constant in _constants(case):
         known = _NAMES.get(constant.kind) if constant.kind != "dtype" else None
         if not (constant.name in known if known is not None else _DTYPE.fullmatch(constant.name)):

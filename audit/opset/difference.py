@@ -100,8 +100,10 @@ def _kind(one: CaseDifference) -> str:
 
 
 def _not_audited(a: Trace, b: Trace) -> tuple[tuple[str, str, int, int], ...]:
-    """(what, reason, calls in a, calls in b) where the two differ."""
-    in_a, in_b = ({(item.what, item.reason): item.n_calls for item in trace.not_audited} for trace in (a, b))
+    """(what, reason, times in a, times in b) where the two differ; calls, or things seen that are none."""
+    in_a, in_b = (
+        {(item.what, item.reason): item.n_calls + item.n_seen for item in trace.not_audited} for trace in (a, b)
+    )
     both = sorted({*in_a, *in_b})
     counted = [(*item, in_a.get(item, -1), in_b.get(item, -1)) for item in both]
     return tuple((what, reason, max(m, 0), max(n, 0)) for what, reason, m, n in counted if m != n)

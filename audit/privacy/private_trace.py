@@ -102,6 +102,7 @@ def _private_case(case: Case, pseudonyms: Pseudonyms) -> Case:
         phase=case.phase,
         grads=case.grads,
         n_calls=case.n_calls,
+        n_recomputed=case.n_recomputed,
         modules=tuple(pseudonyms.of("module", name) for name in case.modules),
         sources=tuple(pseudonyms.of("line", line) for line in case.sources),
         values={
@@ -139,8 +140,9 @@ def _counted(items: list[NotAudited]) -> tuple[NotAudited, ...]:
     counted: dict[tuple[str, str], NotAudited] = {}
     for item in items:
         old = counted.get((item.what, item.reason))
-        n_calls = item.n_calls + (old.n_calls if old is not None else 0)
-        counted[item.what, item.reason] = dataclasses.replace(item, n_calls=n_calls)
+        if old is not None:
+            item = dataclasses.replace(item, n_calls=old.n_calls + item.n_calls, n_seen=old.n_seen + item.n_seen)
+        counted[item.what, item.reason] = item
     return tuple(counted[key] for key in sorted(counted))
 
 

@@ -92,7 +92,7 @@ def opset_record(opset: Opset) -> dict[str, Any]:
         "trace_bytes": opset.trace_bytes,
         "values_bytes": opset.values_bytes,
         "ops": [{**vars(row), "phases": dict(row.phases), "dtypes": list(row.dtypes)} for row in op_rows(opset)],
-        "not_audited": [{"what": n.what, "reason": n.reason, "n_calls": n.n_calls} for n in trace.not_audited],
+        "not_audited": [vars(item) for item in trace.not_audited],
         "notes": list(trace.notes),
         "environment": dict(trace.environment),
     }
@@ -113,7 +113,7 @@ def difference_record(found: Difference) -> dict[str, Any]:
         "cases": [vars(case) for case in found.cases],
         "ops": [vars(op) for op in found.ops],
         "not_audited": [
-            {"what": what, "reason": reason, "n_calls_a": a, "n_calls_b": b} for what, reason, a, b in found.not_audited
+            {"what": what, "reason": reason, "n_a": a, "n_b": b} for what, reason, a, b in found.not_audited
         ],
         "environment": {name: list(pair) for name, pair in found.environment.items()},
     }

@@ -62,9 +62,10 @@ def _print_not_audited(console: Console, items: Sequence[NotAudited]) -> None:
     if not items:
         return
     console.print(Text(f"not audited: {text.plural(sum(item.n_calls for item in items), 'call')}", style="bold"))
-    table = _table(("what", "<"), ("calls", ">"), ("reason", "<"))
+    table = _table(("what", "<"), ("calls", ">"), ("seen", ">"), ("reason", "<"))
     for item in items:
-        table.add_row(text.one_line(item.what), text.count_text(item.n_calls), text.one_line(item.reason, 400))
+        counts = (text.count_text(n) if n else "–" for n in (item.n_calls, item.n_seen))
+        table.add_row(text.one_line(item.what), *counts, text.one_line(item.reason, 400))
     console.print(table)
 
 
@@ -78,7 +79,8 @@ def render_cases(opset: Opset, cases: Iterable[Case], width: int, colour: bool) 
     for case in cases:
         console.print(Text(f"{case.key}  {text.one_line(case.op)}", style="bold"))
         size = f", {text.bytes_text(stored[case.key])} of values" if case.key in stored else ""
-        console.print(Text(f"{case.phase}, {text.plural(case.n_calls, 'call')}{size}"))
+        again = f", {text.count_text(case.n_recomputed)} of them recomputed" if case.n_recomputed else ""
+        console.print(Text(f"{case.phase}, {text.plural(case.n_calls, 'call')}{again}{size}"))
         console.print(_arguments(case))
         for title, places in (("module", case.modules), ("line", case.sources)):
             for place in places[:MAX_LISTED]:
