@@ -28,9 +28,9 @@ class CpuDevice:
         properties = {"threads": str(torch.get_num_threads()), "machine": platform.machine()}
         return DeviceInfo("cpu", platform.processor() or platform.machine(), arch, properties)
 
-    def buffer(self, content: torch.Tensor) -> GuardedStorage:
+    def buffer(self, content: torch.Tensor, grows: bool = False) -> GuardedStorage:
         """Copies ``content`` (1-D uint8, CPU) between guards."""
-        return GuardedStorage(content, self.torch_device)
+        return GuardedStorage(content, self.torch_device, grows)
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         """A copy with the same sizes, strides and dtype."""

@@ -79,9 +79,9 @@ class GpuDevice:
     def info(self) -> DeviceInfo:
         return describe(self._properties)
 
-    def buffer(self, content: torch.Tensor) -> GuardedStorage:
+    def buffer(self, content: torch.Tensor, grows: bool = False) -> GuardedStorage:
         """Copies ``content`` (1-D uint8, CPU) into a guarded storage on the GPU."""
-        return GuardedStorage(content, self._device)
+        return GuardedStorage(content, self._device, grows)
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         """A CPU copy with the same sizes, strides and dtype."""

@@ -13,15 +13,20 @@ GUARD_BYTE = 0xA5
 
 
 class GuardedStorage:
-    """``n`` bytes holding ``content`` with ``GUARD_BYTES`` of ``GUARD_BYTE`` before and behind them."""
+    """``n`` bytes holding ``content`` with ``GUARD_BYTES`` of ``GUARD_BYTE`` before and behind them.
 
-    def __init__(self, content: torch.Tensor, device: torch.device) -> None:
+    ``grows``: the memory handed out stands alone and can be resized, as ``resize_`` and ``out=`` ask.
+    """
+
+    def __init__(self, content: torch.Tensor, device: torch.device, grows: bool = False) -> None:
         self._n = content.numel()
         whole = torch.full((self._n + 2 * GUARD_BYTES,), GUARD_BYTE, dtype=torch.uint8, device=device)
         whole[GUARD_BYTES : GUARD_BYTES + self._n].copy_(content)
         self._whole = whole
         # A slice of an UntypedStorage shares its memory and is all that a view on it can resize or ask the length of.
         self._inner = whole.untyped_storage()[GUARD_BYTES : GUARD_BYTES + self._n]
+        if grows:
+            self._inner = whole[GUARD_BYTES : GUARD_BYTES + self._n].clone().untyped_storage()
 
     def view(self, dtype: torch.dtype, sizes: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
         """A tensor on the storage between the guards; sizes, strides and offset in elements."""
@@ -30,7 +35,7 @@ class GuardedStorage:
 
     def read(self) -> torch.Tensor:
         """The bytes between the guards now, 1-D uint8 on the CPU, a copy."""
-        return self._whole[GUARD_BYTES : GUARD_BYTES + self._n].to("cpu", copy=True)
+        return self.view(torch.uint8, (self._n,), (1,), 0).to("cpu", copy=True)
 
     def guards_intact(self) -> bool:
         """False when a byte of either guard band has changed."""

@@ -38,8 +38,11 @@ class Device(Protocol):
 
     def info(self) -> DeviceInfo: ...
 
-    def buffer(self, content: torch.Tensor) -> Buffer:
-        """Copies ``content`` (1-D uint8, CPU) into a fresh guarded storage."""
+    def buffer(self, content: torch.Tensor, grows: bool = False) -> Buffer:
+        """Copies ``content`` (1-D uint8, CPU) into a fresh guarded storage.
+
+        ``grows``: the op may resize it; such a storage is an allocation of its own, without guards.
+        """
         ...
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -21,7 +21,7 @@ from audit.replay.execute import call, in_phase, with_mutated
 from audit.replay.inputs import Bound, Storage, bind, seed_generators, storages_of, torch_dtype
 from audit.replay.memory_facts import MemoryFacts, memory_facts
 from audit.replay.outcomes import attempt
-from audit.replay.overload import operand_names, resolve
+from audit.replay.overload import growing_operands, operand_names, resolve
 from audit.replay.spool import on_storage, read_spool, write_spool
 from audit.replay.standards import standard_of
 from audit.replay.threads import set_threads_for
@@ -154,15 +154,17 @@ class DeviceSide:
         buffers: dict[str, Buffer] = {}
         owner: dict[int, Storage] = {}
         n_damaged = 0
+        growing = growing_operands(case)
         for storage in storages_of(case):
             owner.update((position, storage) for position, _ in storage.members)
             content = contents[storage.name]
             if storage.host:
                 contents[storage.name] = content.clone()
                 continue
-            buffers[storage.name] = self._device.buffer(content)
+            grows = any(position in growing for position, _ in storage.members)
+            buffers[storage.name] = self._device.buffer(content, grows)
             if verify and not torch.equal(buffers[storage.name].read(), content):
-                buffers[storage.name] = self._device.buffer(content)
+                buffers[storage.name] = self._device.buffer(content, grows)
                 n_damaged += not torch.equal(buffers[storage.name].read(), content)
 
         def operand(position: int, spec: TensorSpec) -> torch.Tensor:

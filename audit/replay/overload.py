@@ -84,3 +84,10 @@ def written_operands(case: Case) -> list[int]:
         return []
     written = {a.name for a in arguments if a.alias_info is not None and a.alias_info.is_write}
     return [position for position, name in enumerate(operand_names(case)) if name.split("[")[0] in written]
+
+
+def growing_operands(case: Case) -> list[int]:
+    """Positions of the operands that the op may resize: what ``resize_`` and every ``out=`` form write."""
+    base, _, overload = case.op.partition("::")[2].partition(".")
+    resizes = base.startswith("resize_") or overload.endswith("out") or base.endswith("_out")
+    return written_operands(case) if resizes else []

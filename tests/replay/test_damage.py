@@ -19,12 +19,12 @@ class LosingDevice(CpuDevice):
     def __init__(self, n: int) -> None:
         self.left = n
 
-    def buffer(self, content: torch.Tensor) -> GuardedStorage:
+    def buffer(self, content: torch.Tensor, grows: bool = False) -> GuardedStorage:
         if self.left > 0:
             self.left -= 1
             content = content.clone()
             content[0] ^= 0xFF
-        return super().buffer(content)
+        return super().buffer(content, grows)
 
 
 @pytest.fixture

@@ -78,6 +78,9 @@ def cases(build):
         "split": build.case("aten::split.Tensor", t([6, 2]), 2),
         "sinh": build.case("aten::sinh.default", t([100])),
         "unsqueeze_": build.case("aten::unsqueeze_.default", t([3]), 0),
+        "resize_": build.case("aten::resize_.default", t([0]), (4,)),
+        "add.out": build.case("aten::add.out", t([3]), t([3], storage=1), out=t([0], storage=2)),
+        "narrow sum": build.case("aten::sum.dim_IntList", t([1, 6], strides=[20, 1]), (1,)),
     }
 
 
@@ -123,6 +126,12 @@ def test_a_case_of_the_backward_phase_runs_inside_a_backward(run, cases):
 def test_an_argument_written_in_place_is_the_output(compared):
     assert list(compared("add_")) == ["self (mutated)"]
     assert compared("add_")["self (mutated)"].worst_ratio < 4
+
+
+def test_an_op_may_resize_what_it_writes(compared):
+    assert compared("resize_")["self (mutated)"].standard == "metadata"
+    out = compared("add.out")["out (mutated)"]
+    assert (out.n_elements, out.n_different, out.n_unwritten) == (3, 0, 0)
 
 
 def test_a_composite_is_compared_with_gradients_and_running_statistics(compared):

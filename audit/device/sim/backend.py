@@ -110,9 +110,17 @@ def _note_transfer(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]
 
 
 def _follow_metadata(tensor: Any) -> None:
-    """After ``t_``, ``squeeze_`` and their like: gives the wrapper the sizes and strides that its values now have."""
+    """After ``t_``, ``squeeze_`` and their like: gives the wrapper the sizes and strides that its values now have.
+
+    One that has grown (``resize_``) keeps its own: a wrapper has no memory that could grow with its values.
+    """
     if isinstance(tensor, SimTensor) and (tensor.size(), tensor.stride()) != (tensor.elem.size(), tensor.elem.stride()):
         elem = tensor.elem
+        reach = elem.storage_offset() + sum(
+            (n - 1) * stride for n, stride in zip(elem.size(), elem.stride(), strict=True)
+        )
+        if elem.numel() and (reach + 1) * elem.itemsize > tensor.untyped_storage().nbytes():
+            return
         with torch.utils._mode_utils.no_dispatch():
             tensor.as_strided_(elem.size(), elem.stride(), elem.storage_offset())
 

@@ -21,8 +21,8 @@ T = TypeVar("T")
 class SimBuffer:
     """A guarded CPU storage whose views are tensors on the simulated device."""
 
-    def __init__(self, content: torch.Tensor) -> None:
-        self._storage = GuardedStorage(content, torch.device("cpu"))
+    def __init__(self, content: torch.Tensor, grows: bool) -> None:
+        self._storage = GuardedStorage(content, torch.device("cpu"), grows)
 
     def view(self, dtype: torch.dtype, sizes: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
         """A SimTensor on this storage; views of one buffer see each other's writes."""
@@ -61,9 +61,9 @@ class SimDevice:
             properties["fresh_memory_fill"] = "not available: the C library is not glibc"
         return DeviceInfo("sim", "simulated device", "sim", properties)
 
-    def buffer(self, content: torch.Tensor) -> SimBuffer:
+    def buffer(self, content: torch.Tensor, grows: bool = False) -> SimBuffer:
         """Copies ``content`` (1-D uint8, CPU) between guards."""
-        return SimBuffer(content)
+        return SimBuffer(content, grows)
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         """A CPU copy with the same sizes, strides and dtype."""
