@@ -12,6 +12,7 @@ from typing import Any
 from audit.schema import Case, NotAudited
 from audit.tracer.composites import is_vendor_op
 from audit.tracer.record import Record, cases_of, folded_into
+from audit.tracer.results import form_of_result
 from audit.tracer.values import Span
 
 #: A call that reached the tracer below the composite that it belongs to (under vmap), or that the program made itself.
@@ -56,14 +57,14 @@ class Ledger:
         """What becomes cases: where a GPU took part, its calls; a program that used none is audited whole."""
         records = list(self.records.values())
         chosen = [record for record in records if record.on_accelerator] or records
-        return [record for record in chosen if not is_vendor_op(record.op)]
+        return [record for record in chosen if not _set_aside(record)]
 
     def not_audited(self, audited: list[Record]) -> tuple[NotAudited, ...]:
         """What is named, by what and reason; ``audited`` are the records that became cases."""
         calls, ids = Counter(self._not_audited), {id(record) for record in audited}
         for record in self.records.values():
             if id(record) not in ids:
-                calls[record.op, _ONE_DEVICE if is_vendor_op(record.op) else _ON_CPU] += record.n_calls
+                calls[record.op, _set_aside(record) or _ON_CPU] += record.n_calls
         whats = sorted({*calls, *self._seen})
         return tuple(NotAudited(*what, n_calls=calls[what], n_seen=self._seen[what]) for what in whats)
 
@@ -76,3 +77,8 @@ class Ledger:
                 cases[case.key] = folded_into(cases.get(case.key), case)
                 spans.update({f"{case.key}/{position}": span for position, span in case_spans.items()})
         return cases, spans
+
+
+def _set_aside(record: Record) -> str:
+    """Why calls that could be replayed are no cases, or an empty string."""
+    return _ONE_DEVICE if is_vendor_op(record.op) else form_of_result(record.op, record.folded)

@@ -146,6 +146,42 @@ def test_a_composite_whose_backward_never_runs_is_forward_alone() -> None:
     assert only(trace, "aten::scaled_dot_product_attention.default").grads is None
 
 
+def test_lengths_of_packed_sequences_stay_on_the_host_as_the_ops_demand() -> None:
+    gru, padded = nn.GRU(4, 4), torch.randn(5, 2, 4, requires_grad=True)
+
+    def step() -> None:
+        packed = nn.utils.rnn.pack_padded_sequence(padded, torch.tensor([5, 3]))
+        gru(packed)[0].data.sum().backward()
+
+    trace = record(step)
+    for op in ("aten::_pack_padded_sequence.default", "aten::gru.data"):
+        assert [isinstance(arg, TensorSpec) and arg.host for arg in only(trace, op).args][:3] == [False, True, False]
+
+
+def test_an_op_that_makes_a_sparse_nested_or_quantised_tensor_is_named_and_counted() -> None:
+    bag, ids = nn.EmbeddingBag(5, 3, sparse=True), torch.tensor([[0, 1], [4, 4]])
+
+    def step() -> None:
+        torch.eye(3).to_sparse()
+        torch.sparse_coo_tensor(torch.zeros(1, 2, dtype=torch.int64), torch.ones(2), (4,))
+        torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+        torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8)
+        bag(ids).sum().backward()
+
+    trace = record(step)
+    reasons = {item.what: item.reason for item in trace.not_audited if item.reason.startswith("not strided result")}
+    assert reasons == {
+        "aten::_to_sparse.default": "not strided result (sparse)",
+        "aten::_sparse_coo_tensor_with_dims_and_tensors.default": "not strided result (sparse)",
+        "aten::_nested_tensor_from_tensor_list.default": "not strided result (nested)",
+        "aten::quantize_per_tensor.default": "not strided result (quantised)",
+        "aten::embedding_bag.padding_idx": "not strided result (sparse gradients)",
+    }
+    assert not reasons.keys() & {case.op for case in trace.cases}
+    n_named = sum(item.n_calls for item in trace.not_audited)
+    assert trace.n_recorded == n_named + sum(case.n_calls for case in trace.cases)
+
+
 def test_a_sparse_argument_is_counted_and_named_not_dropped() -> None:
     sparse = torch.eye(3).to_sparse()
     trace = record(lambda: torch.sparse.mm(sparse, torch.ones(3, 2)))

@@ -6,7 +6,7 @@ from tests import architectures
 from tests.zoo import graphs, language, memory, numerics, sequences, transforms, vision, workers
 from tests.zoo.program import ZooProgram
 
-_SPARSE = "not strided tensor"
+_SPARSE = "not strided"
 _PROCESS = "a process of its own"
 _HOP = "higher-order op: run eagerly"
 _FOREIGN = "not an aten op"
