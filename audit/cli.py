@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 COMMANDS = ("run", "trace", *(f"trace {verb}" for verb in VERBS), "report", "doctor")
 #: Commands of the design that this version does not have yet; named so that nobody takes them for script names.
 PLANNED = ("gate", "dashboard", "opset", "predict", "explain", "sources")
+DTYPES = ("float32", "bfloat16", "float16")
 FORMATS = ("html", "json", "csv", "markdown", "junit")
 
 _EXAMPLES = """examples:
@@ -31,6 +32,7 @@ _EXAMPLES = """examples:
   rocm-audit run -m package.train            the same for a module
   rocm-audit trace model.py -o m.audit       record only: a file that travels
   rocm-audit trace show m.audit              what it holds; also: trace diff, trace merge
+  rocm-audit trace llama/config.json --fake  a model of any size, without weights and without memory
   rocm-audit run m.audit --device hip        replay it where an AMD GPU is
   rocm-audit run m.audit --device none       no GPU: what the knowledge base says about it
   rocm-audit report reports/model --format html,junit
@@ -128,13 +130,20 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "target", nargs="?", help="a Python script, a file that defines model and inputs, or an .audit file"
+        "target",
+        nargs="?",
+        help="a Python script, a file that defines model and inputs, a config.json, a .pt2 or an .audit file",
     )
     parser.add_argument("-m", dest="module", metavar="MODULE", help="trace a module as `python -m MODULE` would run it")
     parser.add_argument(
         "--steps", type=_positive, default=2, help="end the program after so many optimizer steps or forward calls (2)"
     )
     parser.add_argument("--mode", choices=("infer", "train"), help="for a file that defines a model: what one step is")
+    parser.add_argument("--batch", type=_positive, metavar="N", help="for a config.json: how many inputs (1)")
+    parser.add_argument("--seq", type=_positive, metavar="N", help="for a config.json: tokens or samples of each")
+    parser.add_argument(
+        "--dtype", choices=DTYPES, help="for a config.json: of its weights (what it says, else float32)"
+    )
     parser.add_argument(
         "--fake", action="store_true", help="trace shapes only: allocates nothing, so that a 70B model fits a laptop"
     )
@@ -301,11 +310,20 @@ def _chosen(text: str, choices: Sequence[str], what: str) -> list[str]:
 
 
 def _target_of(options: argparse.Namespace) -> Target:
-    from audit.targets import find_target
+    from audit.targets import InputShape, find_target
 
     if (options.target is None) == (options.module is None):
-        raise UsageError("give one program: a script, an .audit file, or -m package.module", "bad-arguments")
+        raise UsageError(
+            "give one program: a script, a config.json, a .pt2 or .audit file, or -m package.module", "bad-arguments"
+        )
     target = find_target(options.module or options.target, options.module is not None, options.program_arguments)
+    shape = {name: value for name in ("batch", "seq", "dtype") if (value := getattr(options, name)) is not None}
+    if shape and target.kind not in ("config", "exported"):
+        raise UsageError(
+            f"--{next(iter(shape))} is for a config.json or .pt2 file; {target.name} makes its own inputs",
+            "bad-arguments",
+        )
+    options.shape = InputShape(**shape)
     if options.fake and target.kind == "opset":
         raise UsageError(f"{target.name} is a recorded trace: --fake is for recording one", "bad-arguments")
     return target
@@ -323,6 +341,7 @@ def _run_options(options: argparse.Namespace, target: Target, output: Path) -> R
         mode=options.mode,
         fake=options.fake,
         private=options.private,
+        shape=options.shape,
         values_bytes=options.values,
         force=options.force,
     )
@@ -333,7 +352,7 @@ def _run(options: argparse.Namespace) -> int:
     from audit.session import run
 
     target = _target_of(options)
-    output = options.output or Path("reports", re.sub(r"[^\w.-]+", "_", Path(target.name).stem))
+    output = options.output or Path("reports", re.sub(r"[^\w.-]+", "_", target.stem))
     asked = dataclasses.replace(
         _run_options(options, target, output),
         device=options.device,
@@ -358,7 +377,7 @@ def _trace(options: argparse.Namespace) -> int:
 
     target = _target_of(options)
     is_copy = target.kind == "opset"
-    output = options.output or Path(f"{Path(target.name).stem}{'.private' if is_copy else ''}.audit")
+    output = options.output or Path(f"{target.stem}{'.private' if is_copy else ''}.audit")
     trace, path = trace_only(_run_options(options, target, output))
     print(f"{path}: {len(trace.cases)} cases from {trace.n_recorded} calls")
     for item in trace.not_audited:

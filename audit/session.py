@@ -41,7 +41,7 @@ from audit.schema import (
     Trace,
 )
 from audit.store import RunWriter, read_run
-from audit.targets import Target
+from audit.targets import InputShape, Target
 
 if TYPE_CHECKING:
     from audit.progress import Progress
@@ -63,6 +63,7 @@ class RunOptions:
     mode: str | None = None
     fake: bool = False
     private: bool = False
+    shape: InputShape = dataclasses.field(default_factory=InputShape)
     values_bytes: int = 1 << 30
     time_budget_s: float | None = None
     resume: bool = False
@@ -193,7 +194,9 @@ def trace_target(target: Target, output: Path, options: RunOptions, names: Path 
     from audit.tracer.launch import trace_in_child
 
     gpu = pretended_gpu(options.gpu)
-    trace_in_child(target, output, options.n_steps, options.mode, options.values_bytes, gpu, options.fake, names)
+    trace_in_child(
+        target, output, options.n_steps, options.mode, options.values_bytes, gpu, options.fake, options.shape, names
+    )
 
 
 def pretended_gpu(arch: str) -> DeviceInfo:

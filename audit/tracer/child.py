@@ -24,6 +24,7 @@ from audit.codec import decode
 from audit.device.environment import collect_environment
 from audit.errors import AuditError
 from audit.schema import DeviceInfo
+from audit.targets import InputShape
 from audit.tracer.optimizers import chosen_as_on_gpu
 from audit.tracer.program import Program, check_recorded, run_program
 from audit.tracer.recorder import Recorder
@@ -112,7 +113,7 @@ def trace_program(
 
 
 def _program(config: dict[str, Any]) -> Program:
-    return Program(**{**config, "arguments": tuple(config["arguments"])})
+    return Program(**{**config, "arguments": tuple(config["arguments"]), "shape": InputShape(**config["shape"])})
 
 
 def _gpu(config: dict[str, Any] | None) -> DeviceInfo | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ from pathlib import Path
 from audit.codec import encode
 from audit.errors import UnfinishedError
 from audit.schema import DeviceInfo
-from audit.targets import Target
+from audit.targets import InputShape, Target
 
 #: Not ``python -m``, which looks for modules in the working folder first: a ``queue.py`` or ``audit.py`` of the user's
 #: there must not shadow ours. The folder of this package comes first until it is imported, and is then gone again, so
@@ -33,7 +34,8 @@ def trace_in_child(
     mode: str | None,
     values_bytes: int,
     gpu: DeviceInfo,
-    fake: bool = False,
+    fake: bool,
+    shape: InputShape,
     names: Path | None = None,
 ) -> None:
     """Traces ``target`` into ``output``, with ``names`` as a private trace whose map goes there.
@@ -43,10 +45,11 @@ def trace_in_child(
     config = {
         "program": {
             "target": target.name if target.kind == "module" else str(target.path),
-            "is_module": target.kind == "module",
+            "kind": target.kind,
             "arguments": list(target.arguments),
             "n_steps": n_steps,
             "mode": mode,
+            "shape": dataclasses.asdict(shape),
         },
         "output": str(output.absolute()),  # the program may change its folder
         "auditor": os.getpid(),

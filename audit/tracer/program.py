@@ -13,8 +13,8 @@ import traceback
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -24,6 +24,8 @@ from torch.nn.utils.parametrize import ParametrizationList
 
 from audit.errors import AuditError, UnfinishedError, UsageError
 from audit.schema import Source
+from audit.targets import InputShape, TargetKind
+from audit.tracer import configured_model, exported_program
 from audit.tracer.recorder import Recorder
 
 #: An optimizer exists but never steps (an evaluation script, accumulation over very many batches): after this many
@@ -39,13 +41,14 @@ class StepsDone(BaseException):
 
 @dataclass(frozen=True)
 class Program:
-    """What to run. ``target`` is a path, or a module name where ``is_module``."""
+    """What to run. ``target`` is a path, or the name of a module; ``shape`` is for kinds that bring no inputs."""
 
     target: str
-    is_module: bool = False
+    kind: TargetKind = "script"
     arguments: tuple[str, ...] = ()
     n_steps: int = 2
     mode: str | None = None
+    shape: InputShape = field(default_factory=InputShape)
 
 
 class StepCounter:
@@ -139,7 +142,7 @@ def run_program(program: Program, recorder: Recorder) -> Source:
     An exception of the program ends the recording, not the audit: it is kept in ``Source.error``. Raises UsageError for
     a missing file, a module that cannot be found or a file that does not compile.
     """
-    execute = _module_runner(program) if program.is_module else _script_runner(program)
+    execute = _RUNNERS[program.kind](program)
     counter = StepCounter(recorder, program.n_steps)
     error: str | None = None
     mode: str | None = None
@@ -147,8 +150,9 @@ def run_program(program: Program, recorder: Recorder) -> Source:
     with _surroundings(program), counter.watching_optimizers(), _hard_exit_caught():
         recorder.start()
         try:
-            namespace = execute()
-            if counter.n_forwards == 0 and _defines_model(namespace):
+            with recorder.paused() if program.kind in _MADE else nullcontext():
+                namespace = execute()
+            if program.kind in _MADE or (counter.n_forwards == 0 and _defines_model(namespace)):
                 recorder.reset()
                 mode = _run_defined_model(namespace, program, recorder)
         except StepsDone:
@@ -166,9 +170,10 @@ def run_program(program: Program, recorder: Recorder) -> Source:
             if os.getpid() != process:
                 os._exit(1 if error else 0)  # a process that the program forked: the trace is its parent's to write
             recorder.stop()
-    kind = "module" if program.is_module else "file" if mode else "script"
+    kind = "file" if program.kind == "script" and mode else program.kind
     n_steps = recorder.n_optimizer_steps or counter.n_forwards
-    return Source(kind, program.target if program.is_module else Path(program.target).name, mode, n_steps, error)
+    name = program.target if program.kind == "module" else Path(program.target).name
+    return Source(kind, name, mode, n_steps, error)
 
 
 def _exit_message(code: object) -> str | None:
@@ -228,12 +233,30 @@ def _module_runner(program: Program) -> Callable[[], dict[str, Any]]:
     return execute
 
 
+def _config_runner(program: Program) -> Callable[[], dict[str, Any]]:
+    return lambda: configured_model.define(Path(program.target), program.shape, program.mode or "infer")
+
+
+def _exported_runner(program: Program) -> Callable[[], dict[str, Any]]:
+    return lambda: exported_program.define(Path(program.target), program.shape)
+
+
+_RUNNERS: Mapping[str, Callable[[Program], Callable[[], dict[str, Any]]]] = {
+    "script": _script_runner,
+    "module": _module_runner,
+    "config": _config_runner,
+    "exported": _exported_runner,
+}
+#: Kinds whose model and inputs we make: nothing else runs.
+_MADE = ("config", "exported")
+
+
 @contextmanager
 def _surroundings(program: Program) -> Iterator[None]:
     """sys.argv, sys.path[0] and ``__main__`` as ``python script.py args`` would have them."""
     argv, path, main = sys.argv, list(sys.path), sys.modules["__main__"]
     sys.argv = [program.target, *program.arguments]
-    sys.path.insert(0, os.getcwd() if program.is_module else str(Path(program.target).resolve().parent))
+    sys.path.insert(0, os.getcwd() if program.kind == "module" else str(Path(program.target).resolve().parent))
     try:
         yield
     finally:

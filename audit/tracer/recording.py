@@ -44,6 +44,8 @@ from audit.tracer.whereabouts import ForwardPlaces, ModuleStack, SourceLines
 MAX_PLACES = 64
 #: The additive mask of attention is a float whose exact values decide what is attended to.
 _EXACT_POSITIONS: Mapping[str, frozenset[int]] = {"aten::scaled_dot_product_attention.default": frozenset({3})}
+#: Asked of fake tensors, by autograd too, and more often than all ops together.
+_DEVICE = torch.ops.prim.device.default
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 
 
@@ -105,7 +107,7 @@ class Recording(TorchDispatchMode):
     # --- calls -------------------------------------------------------------------------------------------------
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self._suspended or not self.ledger.open:
+        if func is _DEVICE or self._suspended or not self.ledger.open:
             return func(*args, **(kwargs or {}))
         if types and any(_desugars(cls) for cls in types):
             fake = [issubclass(cls, FakeTensor) for cls in types if _desugars(cls)]

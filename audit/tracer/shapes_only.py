@@ -12,38 +12,46 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
 #: What the stand-in of one call may take: with it a trace stays far below the memory of a laptop.
 STAND_IN_BYTES = 256 << 20
-#: What torch raises where a shape or a number depends on values, or where it has no shape function.
-_UNKNOWN: tuple[type[Exception], ...] = (
-    fake_tensor.DataDependentOutputException,
-    fake_tensor.DynamicOutputShapeException,
-    fake_tensor.UnsupportedFakeTensorException,
-    fake_tensor.UnsupportedOperatorException,
-)
+_DEVICE = torch.ops.prim.device.default
 
 
 class ShapesOnly(FakeTensorMode):
     """A fake mode that answers what depends on values, and counts the ops that it did so for in ``answered``."""
+
+    #: Higher-order ops come here too: torch looks their rules up by the exact class of a mode.
+    supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__(allow_non_fake_inputs=True)  # constants that a library made before the trace began
         self.answered: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if isinstance(func, torch._ops.HigherOrderOperator):
+            return func.python_key_table[FakeTensorMode](self, *args, **(kwargs or {}))
+        if func is _DEVICE:
+            return torch.device("meta") if self.in_kernel_invocation else args[0].fake_device
         try:
             return super().__torch_dispatch__(func, types, args, kwargs)
-        except _UNKNOWN:
+        except (
+            RuntimeError
+        ):  # that values are needed, that there is no shape function, or that it is stricter than the op
             tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
             if sum(tensor.numel() * tensor.dtype.itemsize for tensor in tensors) > STAND_IN_BYTES:
                 raise
+            try:
+                answer = self._stand_in(func, args, kwargs or {})
+            except Exception:  # noqa: BLE001 - no better on real tensors: the first error is the program's
+                answer = None
+            if answer is None:
+                raise
             self.answered[str(func)] += 1
-            return self._stand_in(func, args, kwargs or {})
+            return answer
 
     def _stand_in(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What ``func`` gives for ones: everything is selected, every length is 1; and no condition is met.
@@ -53,6 +61,8 @@ class ShapesOnly(FakeTensorMode):
         with _disable_current_modes():
             if func is torch.ops.aten._local_scalar_dense.default:
                 return _ones(args[0]).item() if args[0].dtype is not torch.bool else False
+            if func is torch.ops.aten._ctc_loss.Tensor and args[1].dim() == 1:  # as many targets as lengths of 1
+                args = (args[0], args[1].new_ones(args[3].numel()), *args[2:])
             result = func(*tree_map(_ones, args), **tree_map(_ones, kwargs))
         if func._schema.is_mutable:
             return args[0]
