@@ -93,6 +93,7 @@ def case_key(
     kwargs: tuple[tuple[str, Arg], ...],
     phase: Phase,
     grads: tuple[TensorSpec | None, ...] | None,
+    settings: tuple[tuple[str, bool | str], ...] = (),
 ) -> str:
     """A name for the case that is the same on every machine and torch version: ``addmm-`` and 12 hex digits."""
     identity = [
@@ -101,6 +102,7 @@ def case_key(
         [[name, arg_to_json(arg)] for name, arg in kwargs],
         phase,
         None if grads is None else [arg_to_json(grad) for grad in grads],
+        *([settings] if settings else []),
     ]
     digest = hashlib.sha256(json.dumps(identity, separators=(",", ":"), sort_keys=True).encode()).hexdigest()
     base = op.split("::")[-1].split(".")[0]
@@ -154,12 +156,16 @@ def reach(sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:
 
 
 def signature_text(
-    args: tuple[Arg, ...], kwargs: tuple[tuple[str, Arg], ...], grads: tuple[TensorSpec | None, ...] | None = None
+    args: tuple[Arg, ...],
+    kwargs: tuple[tuple[str, Arg], ...],
+    grads: tuple[TensorSpec | None, ...] | None = None,
+    settings: tuple[tuple[str, bool | str], ...] = (),
 ) -> str:
     """One line for people: ``bf16[8, 16], bf16[16, 4] strides (1, 16), alpha=1``."""
     parts = [_arg_text(arg) for arg in args] + [f"{name}={_arg_text(arg)}" for name, arg in kwargs]
     if grads is not None:
         parts.append(f"with backward({', '.join(_arg_text(grad) for grad in grads)})")
+    parts += [f"under {name.removeprefix('torch.backends.')} {value}" for name, value in settings]
     return ", ".join(parts)
 
 

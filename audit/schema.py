@@ -111,7 +111,8 @@ class Case:
 
     ``op`` is the qualified overload, ``aten::addmm.default``. ``grads`` is set on composites that ran under autograd:
     one entry per output, the gradient that arrived for it (or None), so that the replay runs forward and backward.
-    ``values`` goes by position: tensors numbered in order of appearance over args, then kwargs, then grads.
+    ``settings`` are the global settings of torch that steered the call (``audit.kernel_settings``) and were not the
+    default. ``values`` goes by position: tensors numbered in order of appearance over args, then kwargs, then grads.
     ``n_recomputed`` of the ``n_calls`` ran again inside backward, for activation checkpointing.
     """
 
@@ -121,6 +122,7 @@ class Case:
     kwargs: tuple[tuple[str, Arg], ...] = ()
     phase: Phase = "forward"
     grads: tuple[TensorSpec | None, ...] | None = None
+    settings: tuple[tuple[str, bool | str], ...] = ()
     n_calls: int = 1
     modules: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,17 @@ import pytest
 def checkout() -> Path:
     """The root of the repository, where Makefile and pyproject.toml are."""
     return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def fresh_python(checkout: Path) -> Callable[[str], str]:
+    """Runs source in a new interpreter; what it printed. For what torch can be told only once in a process."""
+
+    def run(source: str) -> str:
+        command = [sys.executable, "-c", textwrap.dedent(source)]
+        return subprocess.run(command, cwd=checkout, check=True, capture_output=True, text=True).stdout.strip()
+
+    return run
 
 
 @pytest.fixture(scope="session")

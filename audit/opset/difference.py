@@ -87,7 +87,7 @@ def _compared(a: Case | None, b: Case | None) -> CaseDifference:
         case.key,
         case.op,
         case.phase,
-        signature_text(case.args, case.kwargs, case.grads),
+        signature_text(case.args, case.kwargs, case.grads, case.settings),
         a.n_calls if a is not None else 0,
         b.n_calls if b is not None else 0,
     )

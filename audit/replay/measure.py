@@ -15,6 +15,7 @@ import torch
 from audit.codec import encode
 from audit.detect.detector import Detector, Evidence
 from audit.device.protocol import Buffer, Device
+from audit.device.steering import steered
 from audit.replay.canary import canary_passes
 from audit.replay.compare import fact_of, flat
 from audit.replay.execute import call, in_phase, with_mutated
@@ -85,12 +86,14 @@ class DeviceSide:
         set_threads_for(sum(length for _, length in job["index"].values()), self._n_threads)
         for detector in self._detectors:
             detector.begin(self._device)
-        outcome = attempt(lambda: self._runs(case, job, say, found))
-        if outcome.kind == "out_of_memory":  # perhaps for what earlier cases left in the allocator's cache
-            self._free_memory()
+        with steered(case.settings) as unknown:
+            found.notes += [f"this torch has no {name}; replayed without it" for name in unknown]
             outcome = attempt(lambda: self._runs(case, job, say, found))
-        if outcome.kind == "ok":
-            outcome = self._beside(case, job, say, found) or outcome
+            if outcome.kind == "out_of_memory":  # perhaps for what earlier cases left in the allocator's cache
+                self._free_memory()
+                outcome = attempt(lambda: self._runs(case, job, say, found))
+            if outcome.kind == "ok":
+                outcome = self._beside(case, job, say, found) or outcome
         for detector in self._detectors:
             detector.end(self._device, evidence)
         outcome = dataclasses.replace(outcome, stderr=evidence.stderr, warnings=evidence.warnings)

@@ -100,7 +100,7 @@ def opset_record(opset: Opset) -> dict[str, Any]:
 
 def case_record(case: Case, value_bytes: int) -> dict[str, Any]:
     """One case as it stands in the file, with its signature and the bytes of its stored values."""
-    signature = signature_text(case.args, case.kwargs, case.grads)
+    signature = signature_text(case.args, case.kwargs, case.grads, case.settings)
     return {"signature": signature, "value_bytes": value_bytes, **encode(case), "n_calls": case.n_calls}
 
 

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from audit.codec import tensors_of
+from audit.kernel_settings import setting
 from audit.report import text
 from audit.report.legend import evidence_text
 from audit.report.registry import write_text
@@ -92,6 +93,7 @@ def repro_script(
     parts = [
         "\n".join(_comment(case, verdict, findings, header, len(specs), embedded)),
         "\n".join(f"import {name}" for name in _IMPORTS) + "\n\nimport torch",
+        *_settings(case),
         "\n".join(_constants(case, findings)),
         "\n".join(_operands(case, specs, embedded)),
         "\n".join(_arguments(case)),
@@ -152,6 +154,17 @@ def _comment(
 def _line(content: str, limit: int = 300) -> str:
     """One comment line, ASCII only."""
     return "# " + text.one_line(content, limit).encode("ascii", "backslashreplace").decode("ascii")
+
+
+def _settings(case: Case) -> Iterator[str]:
+    """What the program had set; a setting that this version does not know stays out, for it could be any code."""
+    known = [
+        (found, value)
+        for name, value in case.settings
+        if (found := setting(name)) is not None and type(value) is type(found.default)
+    ]
+    if known:
+        yield "\n".join(found.statement(value) for found, value in known)
 
 
 def _constants(case: Case, findings: list[Finding]) -> Iterator[str]:

@@ -24,20 +24,27 @@ GEMM_OPS = (
     "aten::matmul.*",
 )
 _CONVOLUTIONS = ("*conv*",)
+#: Settings by which a program refuses a library or a fused kernel (``audit.kernel_settings``).
+_SWITCHES = ("_sdp", "cudnn.enabled")
 
 
 def chosen_op(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
-    """FBK302: an op that ran inside is the fallback of a better one (table fallback_ops.csv)."""
+    """FBK302: an op that ran inside is the fallback of a better one (table fallback_ops.csv).
+
+    A note where the program itself has switched the better one off.
+    """
     if measurement.device.kind != "ok":
         return
     for entry in load_fallback_ops():
         seen = _seen(case, measurement, entry)
         if seen is not None:
             expected = f", not {entry.expected}" if entry.expected else ""
+            asked_for = [name for name, value in case.settings if value is False and name.endswith(_SWITCHES)]
+            because = f"; the program had switched {' and '.join(asked_for)} off" if asked_for else ""
             yield Finding(
                 "FBK302",
-                "falling_back",
-                f"took {seen}{expected}: {entry.meaning}",
+                "supported" if asked_for else "falling_back",
+                f"took {seen}{expected}: {entry.meaning}{because}",
                 {"chosen_op": seen, "remedy": entry.remedy, "source": entry.source},
             )
 

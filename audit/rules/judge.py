@@ -53,7 +53,7 @@ def _verdict(case: Case, run: Run, thresholds: Thresholds) -> Verdict:
         phase=case.phase,
         modules=case.modules,
         sources=case.sources,
-        signature=signature_text(case.args, case.kwargs, case.grads),
+        signature=signature_text(case.args, case.kwargs, case.grads, case.settings),
         findings=findings,
         device_us=device_time.median_us if device_time is not None else None,
         reference_us=reference_time.median_us if reference_time is not None else None,

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from audit.codec import case_key
+from audit.device.steering import InForce
 from audit.schema import Case, Phase, TensorSpec, Values
 from audit.tracer.backward import CompositeCall
 from audit.tracer.host_arguments import with_host_arguments
@@ -23,6 +24,7 @@ class Record:
     folded: Folded
     phase: Phase
     on_accelerator: bool
+    settings: InForce = ()
     n_calls: int = 0
     n_recomputed: int = 0
     modules: Counter[str] = field(default_factory=Counter)
@@ -72,12 +74,13 @@ def _case(
             position += 1
         grads = tuple(specs)
     case = Case(
-        key=case_key(record.op, args, kwargs, record.phase, grads),
+        key=case_key(record.op, args, kwargs, record.phase, grads, record.settings),
         op=record.op,
         args=args,
         kwargs=kwargs,
         phase=record.phase,
         grads=grads,
+        settings=record.settings,
         n_calls=n_calls,
         modules=_places(record.modules),
         sources=_places(record.sources),

@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import (
     _pop_mode_temporarily,
 )
 
+from audit.device.steering import in_force
 from audit.schema import Phase
 from audit.tracer.backward import BackwardLinks, GradSampler
 from audit.tracer.composites import (
@@ -265,14 +266,15 @@ class Recording(TorchDispatchMode):
         except NotReplayable as reason:
             self.ledger.name_call(handling.name, str(reason))
             return None
-        key = (func, phase, accelerator, folded)
+        settings = in_force(handling.name)
+        key = (func, phase, accelerator, folded, settings)
         ledger = self.ledger
         with ledger.lock:
             ledger.n_recorded += 1
             record = ledger.records.get(key)
             if record is None:
-                n_tensors = len(folding.tensors)
-                record = ledger.records[key] = Record(handling.name, folded, phase, accelerator, n_tensors=n_tensors)
+                record = Record(handling.name, folded, phase, accelerator, settings, n_tensors=len(folding.tensors))
+                ledger.records[key] = record
             record.n_calls += 1
             record.n_recomputed += recomputed
             if len(record.modules) < MAX_PLACES:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -221,3 +223,16 @@ def test_running_the_audit_twice_gives_the_same_numbers(run, cases, fault_file, 
 
 def test_torch_is_where_the_stated_eps_come_from():
     assert (torch.finfo(torch.float32).eps, torch.finfo(torch.bfloat16).eps) == (EPS32, EPS16)
+
+
+def test_a_call_is_replayed_under_the_settings_that_it_was_recorded_under(build, replay, simulated_device):
+    operands = [build.tensor([1, 2, 4, 8], "bfloat16", storage=n) for n in range(3)]
+    free = build.case("aten::scaled_dot_product_attention.default", *operands)
+    names = ("torch.backends.cuda.enable_flash_sdp", "torch.backends.cuda.enable_mem_efficient_sdp", "torch.no.such")
+    forced = dataclasses.replace(free, key="forced", settings=tuple((name, False) for name in names))
+    run = replay([free, forced, dataclasses.replace(free, key="after")], device="sim")
+    chosen = {key: run.of(case).path.chosen_ops for key, case in (("free", free), ("forced", forced))}
+    assert "aten::_scaled_dot_product_flash_attention.default" in chosen["free"]
+    assert "aten::_scaled_dot_product_attention_math.default" in chosen["forced"]
+    assert run.of(forced).notes == ("this torch has no torch.no.such; replayed without it",)
+    assert run.events[-1].path.chosen_ops == chosen["free"]

@@ -74,6 +74,18 @@ def run(script: str, folder: Path, *arguments: str, sabotage: str = "") -> subpr
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, cwd=folder)
 
 
+def test_the_script_sets_what_the_program_had_set_and_nothing_else(header: RunHeader) -> None:
+    settings = (("torch.backends.cuda.enable_flash_sdp", False), ("torch.backends.cudnn.enabled", False))
+    hostile = (*settings, ("torch.load('x')\nimport os", True), ("torch.backends.cudnn.deterministic", "__import__"))
+    script = repro_script(replace(MM, settings=hostile), verdict_of(MM, "NUM201"), header)
+    assert (
+        "import torch\n\n\ntorch.backends.cuda.enable_flash_sdp(False)\ntorch.backends.cudnn.enabled = False\n"
+        in script
+    )
+    assert "torch.load" not in script
+    assert "__import__" not in script
+
+
 #: From the second call in float32 on (the first is the reference's), mm does as the test says.
 SABOTAGED_MM = """
 import os, signal, time, torch, warnings

@@ -30,6 +30,17 @@ def test_a_fallback_op_inside_is_falling_back_and_named(build, op, chosen):
     assert chosen in finding.message
 
 
+def test_a_fallback_that_the_program_itself_forced_is_a_note_that_says_so(build):
+    case = build.case(
+        "aten::scaled_dot_product_attention.default",
+        settings=(("torch.backends.cuda.enable_flash_sdp", False),),
+    )
+    path = _path(("aten::_scaled_dot_product_attention_math.default",))
+    [finding] = build.findings(build.measurement(path=path), case)
+    assert (finding.code, finding.status) == ("FBK302", "supported")
+    assert finding.message.endswith("the program had switched torch.backends.cuda.enable_flash_sdp off")
+
+
 @pytest.mark.parametrize(
     ("op", "chosen"),
     [

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from audit.schema import Case, Named, Source, TensorSpec, Trace
@@ -39,6 +40,26 @@ def test_a_tensor_argument_keeps_sizes_strides_offset_extent_and_dtype() -> None
     assert only(trace, "aten::exp.default").args == (
         TensorSpec(sizes=(4, 4), strides=(8, 2), dtype="float32", offset=16, extent=80),
     )
+
+
+def test_what_the_program_switched_off_is_part_of_the_case_that_it_steers() -> None:
+    query = torch.randn(1, 2, 4, 8)
+
+    def attend() -> None:
+        torch.nn.functional.scaled_dot_product_attention(query, query, query)
+        with sdpa_kernel(SDPBackend.MATH):
+            torch.nn.functional.scaled_dot_product_attention(query, query, query)
+            torch.exp(query)
+
+    trace = record(attend)
+    free, steered = (case for case in trace.cases if case.op == "aten::scaled_dot_product_attention.default")
+    assert free.settings == only(trace, "aten::exp.default").settings == ()
+    assert steered.settings == (
+        ("torch.backends.cuda.enable_flash_sdp", False),
+        ("torch.backends.cuda.enable_mem_efficient_sdp", False),
+        ("torch.backends.cuda.enable_cudnn_sdp", False),
+    )
+    assert free.key != steered.key
 
 
 def test_operands_on_one_storage_share_its_number() -> None:

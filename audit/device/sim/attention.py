@@ -29,8 +29,23 @@ def choose(
     """``flash``, ``efficient`` or ``math``, by the rules of sdp_utils.cpp for ROCm on a gfx942.
 
     Flash takes fp16 and bf16 without a mask; memory-efficient also fp32 and a mask that is boolean or has the dtype of
-    the query, but neither grouped queries nor a mask together with ``is_causal``; everything else is math.
+    the query, but neither grouped queries nor a mask together with ``is_causal``; everything else is math. What the
+    program has switched off is passed over (torch.nn.attention.sdpa_kernel). Raises RuntimeError where that was math.
     """
+    choice = _fused(query, key, value, mask, is_causal, enable_gqa)
+    if choice == "math" and not torch.backends.cuda.math_sdp_enabled():
+        raise RuntimeError("No available kernel. Aborting execution.")
+    return choice
+
+
+def _fused(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    is_causal: bool,
+    enable_gqa: bool,
+) -> str:
     same_heads = query.dim() == 4 and query.size(1) == key.size(1) == value.size(1)
     fits = (
         query.dim() == key.dim() == value.dim() == 4
@@ -41,10 +56,12 @@ def choose(
     )
     if not fits:
         return "math"
-    if mask is None and query.dtype in (torch.float16, torch.bfloat16):
+    half = query.dtype in (torch.float16, torch.bfloat16)
+    if mask is None and half and torch.backends.cuda.flash_sdp_enabled():
         return "flash"
     mask_fits = mask is None or (mask.dtype in (torch.bool, query.dtype) and not is_causal)
-    if query.dtype in (torch.float16, torch.bfloat16, torch.float32) and same_heads and mask_fits:
+    taken = same_heads and mask_fits and (half or query.dtype == torch.float32)
+    if taken and torch.backends.cuda.mem_efficient_sdp_enabled():
         return "efficient"
     return "math"
 
