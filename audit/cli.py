@@ -381,7 +381,8 @@ def _trace(options: argparse.Namespace) -> int:
     trace, path = trace_only(_run_options(options, target, output))
     print(f"{path}: {len(trace.cases)} cases from {trace.n_recorded} calls")
     for item in trace.not_audited:
-        print(f"  not audited: {item.what} ({item.reason}, {item.n_calls} calls)")
+        times = f"{item.n_calls} calls" if item.n_calls else f"{item.n_seen} times"
+        print(f"  not audited: {item.what} ({item.reason}, {times})")
     _print_early_end(trace.source)
     return 3 if trace.source.error else 0
 

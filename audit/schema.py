@@ -135,12 +135,14 @@ class NotAudited:
     """Something the program did that has no case, and why: compiled regions, sparse arguments, Triton launches.
 
     ``n_calls`` counts recorded calls; ``n_seen`` things that are none: regions entered, launches, processes, imports.
+    ``computes`` is false where a device has nothing to do: annotations for profilers, tensors without values.
     """
 
     what: str
     reason: str
     n_calls: int = 1
     n_seen: int = 0
+    computes: bool = True
 
 
 @dataclass(frozen=True)

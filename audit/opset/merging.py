@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -54,19 +53,18 @@ def merge_opsets(paths: Sequence[Path], labels: Sequence[str], target: Path, wha
 def merged_trace(traces: Sequence[Trace], labels: Sequence[str], owners: Mapping[str, int], what: str) -> Trace:
     """One trace for all. ``owners`` says by key whose statistics of values stand in it."""
     cases: dict[str, Case] = {}
-    calls: Counter[tuple[str, str]] = Counter()
-    seen: Counter[tuple[str, str]] = Counter()
+    not_audited: dict[tuple[str, str], NotAudited] = {}
     for number, trace in enumerate(traces):
         for case in trace.cases:
             cases[case.key] = _folded(cases.get(case.key), case, owners.get(case.key) == number)
         for item in trace.not_audited:
-            calls[item.what, item.reason] += item.n_calls
-            seen[item.what, item.reason] += item.n_seen
+            named = (item.what, item.reason)
+            not_audited[named] = _added(not_audited[named], item) if named in not_audited else item
     return Trace(
         source=_source(traces, labels),
         environment=traces[0].environment,
         cases=tuple(cases.values()),
-        not_audited=tuple(NotAudited(*what, n_calls=calls[what], n_seen=seen[what]) for what in sorted(calls)),
+        not_audited=tuple(item for _, item in sorted(not_audited.items())),
         n_recorded=sum(trace.n_recorded for trace in traces),
         notes=(
             f"merged from {len(traces)} {what}",
@@ -74,6 +72,10 @@ def merged_trace(traces: Sequence[Trace], labels: Sequence[str], owners: Mapping
             *dict.fromkeys(note for trace in traces for note in trace.notes),
         ),
     )
+
+
+def _added(old: NotAudited, new: NotAudited) -> NotAudited:
+    return dataclasses.replace(old, n_calls=old.n_calls + new.n_calls, n_seen=old.n_seen + new.n_seen)
 
 
 def _folded(old: Case | None, new: Case, owns_values: bool) -> Case:

@@ -22,7 +22,7 @@ def render(judgement: Judgement) -> str:
     evidence = evidence_text(header.evidence, header.device)
     rows = case_rows(judgement)
     parts = [
-        f"# {escaped(judgement.headline, 300)}",
+        f"# {escaped(judgement.headline, 800)}",
         f"> **{escaped(evidence.title)}.** {escaped(evidence.explanation, 400)}",
         f"{code_span(header.source.name)} on {escaped(header.device.name)} ({escaped(header.device.arch)}), "
         f"torch {escaped(header.environment.get('torch', 'unknown'), 40)}, {escaped(header.created, 40)}",
@@ -105,5 +105,7 @@ def _not_audited(judgement: Judgement) -> list[str]:
     skipped = judgement.run.header.not_audited
     if not skipped:
         return []
-    body = [[escaped(n.what), escaped(n.reason), text.count_text(n.n_calls)] for n in skipped[:MAX_FINDINGS]]
-    return ["## Not audited\n\n" + table(["What", "Why", "Calls:"], body)]
+    body = [
+        [escaped(n.what), escaped(n.reason), text.count_text(n.n_calls or n.n_seen)] for n in skipped[:MAX_FINDINGS]
+    ]
+    return ["## Not audited\n\n" + table(["What", "Why", "Times:"], body)]

@@ -169,7 +169,7 @@ def left_out(judgement: Judgement) -> list[tuple[str, str, int]]:
         )
         for code, rows in doubts.items()
     ]
-    skipped = [(item.what, item.reason, item.n_calls) for item in judgement.run.header.not_audited]
+    skipped = [(item.what, item.reason, item.n_calls or item.n_seen) for item in judgement.run.header.not_audited]
     return sorted(answers, key=lambda item: -item[2]) + sorted(skipped, key=lambda item: -item[2])
 
 
@@ -186,7 +186,7 @@ def op_parts(op: str) -> tuple[str, str, str]:
 
 def headline_parts(headline: str) -> tuple[str, str]:
     """("Not measured on AMD:", the rest) where the headline begins so, for the two are set in different sizes."""
-    line = text.one_line(headline, 400)
+    line = text.one_line(headline, 800)
     prefix = "not measured on amd:"
     head, rest = (line[: len(prefix)], line[len(prefix) :].strip()) if line.lower().startswith(prefix) else ("", line)
     return head[:1].upper() + head[1:], rest[:1].upper() + rest[1:]

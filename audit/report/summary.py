@@ -31,7 +31,9 @@ def summary(judgement: Judgement) -> dict[str, Any]:
         "coverage": {coverage.unit: _coverage(coverage) for coverage in judgement.coverage},
         "root_causes": [_finding(cause) for cause in judgement.root_causes],
         "verdicts": [_verdict(verdict) for verdict in judgement.verdicts],
-        "not_audited": [{"what": n.what, "reason": n.reason, "calls": n.n_calls} for n in header.not_audited],
+        "not_audited": [
+            {"what": n.what, "reason": n.reason, "calls": n.n_calls, "seen": n.n_seen} for n in header.not_audited
+        ],
     }
 
 

@@ -28,7 +28,7 @@ def render_terminal(judgement: Judgement, width: int = 80, colour: bool = False,
     console = plain_console(width, colour)
     evidence = evidence_text(judgement.run.header.evidence, judgement.run.header.device)
     rows = case_rows(judgement)
-    console.print(Text(text.one_line(judgement.headline, 300), style="bold"))
+    console.print(Text(text.one_line(judgement.headline, 600), style="bold"))
     console.print(Text(evidence.title, style="green" if evidence.is_amd else "black on yellow"))
     console.print(_counts(judgement))
     _print_root_causes(console, judgement)
@@ -113,8 +113,10 @@ def _print_doubts(console: Console, judgement: Judgement, rows: list[CaseRow]) -
             f"? {text.plural(len(doubts), 'case')} inconclusive, first: {text.short_op(doubts[0].verdict.op)}: {first}"
         )
         console.print(Text(text.one_line(line, 200), style="bright_black"), no_wrap=True, overflow="ellipsis")
-    skipped = judgement.run.header.not_audited
-    if skipped:
-        console.print(
-            Text(f"  {text.plural(sum(n.n_calls for n in skipped), 'call')} not audited, see the report", "dim")
-        )
+    skipped = [item for item in judgement.run.header.not_audited if item.computes]
+    counts = (
+        (sum(item.n_calls for item in skipped), "call"),
+        (sum(bool(item.n_seen) for item in skipped), "other thing"),
+    )
+    if counted := " and ".join(text.plural(n, what) for n, what in counts if n):
+        console.print(Text(f"  {counted} not audited, see the report", "dim"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from audit.rules.coverage import percentage
+from audit.rules.not_audited import not_audited_sentence
 from audit.rules.wording import plural
 from audit.schema import DEVICE_STATUSES, Coverage, Finding, Run, Status, Verdict
 
@@ -22,16 +23,22 @@ def headline(run: Run, verdicts: tuple[Verdict, ...], totals: tuple[Coverage, ..
     ops = next(total for total in totals if total.unit == "ops")
     parts = [f"{cause.message}." for cause in causes if cause.status != "supported"]
     if not verdicts:
-        parts.append("no op was recorded, so nothing was judged.")
+        parts.append(_nothing(run))
     else:
         parts.append(_support(run, ops) if run.header.evidence == "measured" else _findings(run, ops))
-    left = _left_out(run)
-    if left:
-        parts.append(left)
-    text = " ".join(parts)
+    parts += [_left_out(run), not_audited_sentence(run.header.not_audited)]
+    text = " ".join(part for part in parts if part)
     if run.header.evidence == "measured":
         return text[:1].upper() + text[1:]
     return f"not measured on AMD: {text}"
+
+
+def _nothing(run: Run) -> str:
+    """A run without cases: nothing was recorded, or nothing of it can be replayed."""
+    n = run.header.n_recorded
+    if not n:
+        return "no op was recorded, so nothing was judged."
+    return f"nothing was judged: no case came of {plural(n, 'recorded call')}."
 
 
 def _support(run: Run, ops: Coverage) -> str:

@@ -14,8 +14,8 @@ import torch
 from audit.tracer.compiled import replaced
 
 _TRITON = "launched past the dispatcher: it is not audited"
-_GRAPH = "the ops of its capture are audited as they were captured; its replays run unseen"
-_COMPILED = "compiled by the program from source: it is not audited"
+_GRAPH = "replayed unseen: the ops of its capture are audited where it was captured here"
+_COMPILED = "compiled by the program: it is not audited"
 #: Module, class, method that launches. The interpreter stands for the GPU where TRITON_INTERPRET is set.
 _TRITON_LAUNCHERS = (("triton.runtime.jit", "JITFunction"), ("triton.runtime.interpreter", "InterpretedFunction"))
 

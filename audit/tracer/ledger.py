@@ -13,6 +13,7 @@ from audit.schema import Case, NotAudited
 from audit.tracer.composites import is_vendor_op
 from audit.tracer.record import Record, cases_of, folded_into
 from audit.tracer.results import form_of_result
+from audit.tracer.unaudited import computes
 from audit.tracer.values import Span
 
 #: A call that reached the tracer below the composite that it belongs to (under vmap), or that the program made itself.
@@ -66,7 +67,10 @@ class Ledger:
             if id(record) not in ids:
                 calls[record.op, _set_aside(record) or _ON_CPU] += record.n_calls
         whats = sorted({*calls, *self._seen})
-        return tuple(NotAudited(*what, n_calls=calls[what], n_seen=self._seen[what]) for what in whats)
+        return tuple(
+            NotAudited(*what, n_calls=calls[what], n_seen=self._seen[what], computes=computes(what[1]))
+            for what in whats
+        )
 
     def cases(self, audited: list[Record]) -> tuple[dict[str, Case], dict[str, Span]]:
         """Cases by key, and the kept values by their names in the value file."""

@@ -37,7 +37,7 @@ from audit.tracer.higher_order import run_higher_order
 from audit.tracer.ledger import Ledger
 from audit.tracer.record import Record
 from audit.tracer.signature import Folded, Folding, NotReplayable, uses_accelerator
-from audit.tracer.unaudited import HIGHER_ORDER, is_python_op, qualified_name, reason_for
+from audit.tracer.unaudited import FAKE, HIGHER_ORDER, is_python_op, qualified_name, reason_for
 from audit.tracer.values import KeptCall, ValueRecorder
 from audit.tracer.whereabouts import ForwardPlaces, ModuleStack, SourceLines
 
@@ -169,7 +169,7 @@ class Recording(TorchDispatchMode):
         )
 
     def _run_fake(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        self.ledger.name_call(str(func), "fake tensor: shapes alone, runs no kernel")
+        self.ledger.name_call(str(func), FAKE)
         return func(*args, **kwargs)
 
     def _run_python_op(self, func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

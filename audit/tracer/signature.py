@@ -12,6 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from audit.schema import Arg, Named, TensorSpec
+from audit.tracer.unaudited import META
 
 #: What ``fold`` returns for one argument: hashable, equal for equal arguments.
 Folded: TypeAlias = Any
@@ -22,7 +23,6 @@ _NUMBER = "number"
 _NAMED = "named"
 #: Ops on other layouts, quantised tensors and nested tensors are counted and named, not replayed.
 _NOT_STRIDED = "not strided"
-_META = "meta tensor: it has no values and runs no kernel"
 
 
 class NotReplayable(Exception):
@@ -67,7 +67,7 @@ class Folding:
         if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
             raise NotReplayable(f"{_NOT_STRIDED} tensor ({_form(tensor)})")
         if tensor.is_meta:
-            raise NotReplayable(_META)
+            raise NotReplayable(META)
         storage = tensor.untyped_storage()
         if tensor._is_zerotensor() or (not storage.nbytes() and tensor.numel()):
             raise NotReplayable("tensor without memory: zeros by definition, or freed by the program")
@@ -91,7 +91,7 @@ class Folding:
     def _constant(self, arg: Any) -> Folded:
         if isinstance(arg, torch.device):
             if arg.type == "meta":
-                raise NotReplayable(_META)
+                raise NotReplayable(META)
             return (_NAMED, "device", "cpu" if self.accelerator and arg.type == "cpu" else "device")
         if isinstance(arg, torch.Generator):
             return (_NAMED, "generator", "cpu" if self.accelerator and arg.device.type == "cpu" else "device")

@@ -24,6 +24,10 @@ _REASONS: Mapping[tuple[str, ...], str] = {
     ("aten::from_file",): "opens a file: it depends on no device",
     ("prims::",): "primitive of torch's own decompositions: the aten ops that it calls are audited",
 }
+META = "meta tensor: it has no values and runs no kernel"
+FAKE = "fake tensor: shapes alone, runs no kernel"
+#: Reasons (their beginnings) that are about no computation.
+_IDLE = ("annotation for profilers", "opens a file", META, FAKE)
 _FOREIGN = "not an aten op: it exists where its library was loaded, and has no reference"
 CUSTOM = "custom op: its code is not in the trace; the ops that it calls are audited where they pass the dispatcher"
 HIGHER_ORDER = "higher-order op: run eagerly, the ops of its body are audited; a kernel compiled from it is not"
@@ -44,6 +48,11 @@ def reason_for(op: torch._ops.OpOverload) -> str:
     if name.startswith("aten::"):
         return ""
     return CUSTOM if is_python_op(op) else _FOREIGN
+
+
+def computes(reason: str) -> bool:
+    """Whether a device would have had something to do."""
+    return not reason.startswith(_IDLE)
 
 
 def is_python_op(op: torch._ops.OpOverload) -> bool:

@@ -115,3 +115,17 @@ def test_values_damaged_on_their_way_are_not_merged(tmp_path: Path) -> None:
 def test_nothing_to_merge_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no rank files like m.rank0.audit to merge \[unreadable-opset\]$"):
         copy_or_merge(tmp_path / "m.audit", tmp_path / "c")
+
+
+def test_what_was_seen_beside_the_calls_and_recomputed_adds_up_too(tmp_path: Path) -> None:
+    seen = replace(
+        TRACE,
+        cases=(replace(EXP, n_recomputed=1), SIN),
+        not_audited=(NotAudited("worker", "a process", 0, n_seen=2), NotAudited("enter", "note", 2, computes=False)),
+    )
+    merged = merge_opsets([write(tmp_path / f"{n}.audit", seen) for n in "ab"], ["a", "b"], tmp_path / "m.audit", "x")
+    assert merged.not_audited == (
+        NotAudited("enter", "note", 4, computes=False),
+        NotAudited("worker", "a process", 0, n_seen=4),
+    )
+    assert {case.op: case.n_recomputed for case in merged.cases} == {EXP.op: 2, SIN.op: 0}

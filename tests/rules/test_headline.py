@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from audit.schema import Outcome, PreflightCheck, RunEnd
+from audit.rules.judge import judge
+from audit.schema import NotAudited, Outcome, PreflightCheck, RunEnd
 
 
 def _judgement(build, backend, **fields):
@@ -71,4 +72,46 @@ def test_a_run_without_cases_claims_nothing(build):
     assert build.judgement((), backend="hip").headline == "No op was recorded, so nothing was judged."
     assert build.judgement((), backend="sim").headline == (
         "not measured on AMD: no op was recorded, so nothing was judged."
+    )
+
+
+def _headline(build, *not_audited, n_recorded=0, cases=()):
+    judgement = build.judgement(cases, tuple(build.measurement() for _ in cases), "hip")
+    header = dataclasses.replace(judgement.run.header, not_audited=not_audited, n_recorded=n_recorded)
+    return judge(dataclasses.replace(judgement.run, header=header)).headline
+
+
+def test_what_is_not_audited_is_named_and_counted_after_the_verdict(build):
+    headline = _headline(
+        build,
+        NotAudited("aten::mm.default", "not strided tensor (sparse_csr): why", 7),
+        NotAudited("aten::sum.default", "not strided tensor (sparse_csr): why", 2),
+        NotAudited("c10d::allreduce_.default", "collective: needs the other ranks", 1),
+        NotAudited("Triton kernel add in Net.block", "launched past the dispatcher: it is not audited", 0, n_seen=12),
+        NotAudited("flash_attn", "could not be imported here: what the program would run is not audited", 0, n_seen=1),
+        NotAudited("profiler::_record_function_enter_new.default", "annotation for profilers", 99, computes=False),
+        cases=(build.case(),),
+    )
+    assert headline == (
+        "On AMD Instinct MI300X (gfx942) 1 of 1 ops are supported (100 % of ops; 0 % of ops inconclusive); "
+        "no op with a finding. Not audited: Triton kernel add in Net.block (launched past the dispatcher, 12 times); "
+        "flash_attn (could not be imported here); 9 calls of 2 ops (not strided tensor (sparse_csr)); "
+        "1 call of c10d::allreduce_.default (collective)."
+    )
+
+
+def test_more_than_four_kinds_are_counted(build):
+    kinds = [NotAudited(f"op{n}", f"reason {n}", n) for n in range(1, 8)]
+    assert _headline(build, *kinds).endswith("4 calls of op4 (reason 4); 3 more (6 calls).")
+
+
+def test_annotations_alone_are_not_mentioned(build):
+    annotation = NotAudited("profiler::enter.default", "annotation", 5, computes=False)
+    assert "Not audited" not in _headline(build, annotation, n_recorded=5, cases=(build.case(),))
+
+
+def test_a_run_whose_every_call_is_without_a_case_claims_nothing(build):
+    assert _headline(build, NotAudited("aten::mm.default", "not strided tensor", 3), n_recorded=3) == (
+        "Nothing was judged: no case came of 3 recorded calls. Not audited: 3 calls of aten::mm.default "
+        "(not strided tensor)."
     )
