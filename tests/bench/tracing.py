@@ -52,6 +52,38 @@ def steps() -> Iterator[Line]:
         "bookkeeping for a repeated signature", f"{per_call:.1f} µs", "traced less empty mode, per call", "25 µs"
     )
     yield Line("empty mode for a call", f"{(empty - untraced) / n_calls * 1e6:.1f} µs", "empty mode less untraced")
+    yield Line("recording / empty mode", f"{(with_values - untraced) / (empty - untraced):.1f}", "both less untraced")
+    yield from against_debug_mode(step, untraced, bookkeeping, with_values)
+
+
+def against_debug_mode(
+    step: Callable[[], None], untraced: float, bookkeeping: float, with_values: float
+) -> Iterator[Line]:
+    """torch's own recording mode on the same model and steps: as it comes, and with modules and lines as here."""
+    try:
+        from torch.utils._debug_mode import DebugMode  # private; torch 2.10 and newer
+    except ImportError:
+        yield Line("step under torch's DebugMode", "-", f"torch {torch.__version__} has none")
+        return
+
+    def under(**options: bool) -> Callable[[], None]:
+        def work() -> None:
+            with DebugMode(**options):  # one a step, since it keeps every call
+                step()
+
+        return work
+
+    with torch.autograd.set_multithreading_enabled(False):
+        plain = median_s(under(), N_STEPS, 3, cpu_clock)
+        placed = median_s(under(record_nn_module=True, record_stack_trace=True), N_STEPS, 3, cpu_clock)
+    how = "both less untraced, same model and steps"
+    yield Line("step under torch's DebugMode", f"{plain * 1e3:.1f} ms", "calls as text, no modules, lines or values")
+    yield Line("step under DebugMode with modules and lines", f"{placed * 1e3:.1f} ms", "what is recorded here too")
+    yield Line("recording, no values / DebugMode", f"{(bookkeeping - untraced) / (plain - untraced):.2f}", how)
+    yield Line(
+        "recording, no values / DebugMode with both", f"{(bookkeeping - untraced) / (placed - untraced):.2f}", how
+    )
+    yield Line("recording / DebugMode with both", f"{(with_values - untraced) / (placed - untraced):.2f}", how)
 
 
 def capture() -> Iterator[Line]:
