@@ -7,6 +7,7 @@ headers, the size of the trace, its JSON, its form, what it says; of the values 
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -31,6 +32,7 @@ TRACE = "trace.json"
 VALUES = "values.safetensors"
 #: A model of 10,000 cases has some 20 MB; more than this is no trace of ours.
 MAX_TRACE_BYTES = 1 << 27
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 # --- writing -----------------------------------------------------------------------------------------------------
@@ -72,6 +74,10 @@ def replacing(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
+        if error.errno in _NO_SPACE:
+            raise UnfinishedError(
+                f"cannot write {path}: {error.strerror}; free space, or keep fewer values with --values 0", "disk-full"
+            ) from error
         raise UnfinishedError(f"cannot write {path}: {error.strerror}", "unwritable-output") from error
 
 

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import torch
 
@@ -202,20 +203,24 @@ class ValueRecorder:
         self._settle(wait=True)
 
     def write(self, path: Path, named: Mapping[str, Span]) -> bool:
-        """Streams the kept spans to ``path`` as safetensors; False, and no file, when there are none.
+        """Writes the kept spans to ``path`` as safetensors; False, and no file, when there are none."""
+        if not named:
+            return False
+        with _disk_errors(str(path)), path.open("wb") as file:
+            self.write_to(file, named)
+        return True
+
+    def write_to(self, file: IO[bytes], named: Mapping[str, Span]) -> None:
+        """Streams the kept spans, in order of their names, to ``file`` as safetensors.
 
         Written here and not by ``safetensors.torch.save_file``, which holds every tensor in memory at once.
         """
         chosen = dict(sorted(named.items()))
-        if not chosen:
-            return False
         tensors = {
             name: (_SAFETENSORS_DTYPES[span.dtype], span.n_bytes // span.dtype.itemsize)
             for name, span in chosen.items()
         }
-        with _disk_errors(str(path)), path.open("wb") as file:
-            write_tensors(file, tensors, (block for span in chosen.values() for block in _blocks(span)))
-        return True
+        write_tensors(file, tensors, (block for span in chosen.values() for block in _blocks(span)))
 
     def close(self) -> None:
         self._pending.clear()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from audit.errors import UnfinishedError
 from audit.opset import write_opset
 from audit.privacy.name_map import write_map
 from audit.privacy.private_trace import private_trace
@@ -28,18 +26,7 @@ def write_trace(
         trace, name_map = private_trace(trace)
         if name_map is not None:
             write_map(names, name_map)
-    with _scratch(path) as folder:
-        file = Path(folder, "values.safetensors")
-        written = values is not None and values.write(file, spans)
-        write_opset(path, trace, file if written else None)
+    write_opset(path, trace, (lambda file: values.write_to(file, spans)) if values is not None and spans else None)
     if values is not None:
         values.close()
     return trace
-
-
-def _scratch(path: Path) -> tempfile.TemporaryDirectory[str]:
-    """A folder beside ``path``, where what is moved to it must have room."""
-    try:
-        return tempfile.TemporaryDirectory(prefix="rocm-audit-", dir=path.resolve().parent)
-    except OSError as error:
-        raise UnfinishedError(f"cannot write {path}: {error.strerror}", "unwritable-output") from error

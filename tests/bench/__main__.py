@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from tests.bench import files, memory, replaying, reporting, tracing
+from tests.bench import files, memory, opsets, replaying, reporting, tracing
 from tests.bench.lines import Line
 
 PARTS: dict[str, Callable[[], Iterator[Line]]] = {
     "tracing": tracing.measure,
     "files": files.measure,
+    "opsets": opsets.measure,
     "replaying": replaying.measure,
     "memory": memory.measure,
     "reporting": reporting.measure,

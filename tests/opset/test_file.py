@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -178,3 +179,16 @@ def test_a_sentence_has_one_slug_and_no_escape_sequence(tmp_path: Path) -> None:
     assert str(caught.value).count(" [") == 1
     assert "\x1b" not in str(caught.value)
     assert len(str(caught.value)) < 1000
+
+
+def test_a_full_disk_is_said_and_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    write_opset(tmp_path / "m.audit", TRACE, None)
+    whole = (tmp_path / "m.audit").read_bytes()
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UnfinishedError, match=r"No space left on device; free space, or keep fewer .* \[disk-full\]$"):
+        write_opset(tmp_path / "m.audit", TRACE, None)
+    assert (tmp_path / "m.audit").read_bytes() == whole
+    assert os.listdir(tmp_path) == ["m.audit"]
