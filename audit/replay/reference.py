@@ -17,6 +17,7 @@ from audit.replay import widen
 from audit.replay.compare import Expected, compare, error_between, fact_of, flat
 from audit.replay.equivalents import equivalent_of
 from audit.replay.execute import Produced, call, in_phase, mutated_name, with_mutated
+from audit.replay.host_memory import refusal
 from audit.replay.inputs import (
     Bound,
     InputError,
@@ -96,6 +97,8 @@ class Reference:
 
     def _prepare(self, case: Case) -> Prepared:
         try:
+            if message := refusal(case):
+                return Prepared(case, Outcome("out_of_memory", message=message), device_may_run=False)
             contents = materialise(case, self._stored, self._seed)
             set_threads_for(_n_bytes(contents), self._n_threads)
         except InputError as error:

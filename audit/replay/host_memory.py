@@ -1,0 +1,35 @@
+"""Whether a case's operands fit this machine at all: a trace from a larger one, or a stranger's, may hold any size.
+
+Linux gives out more memory than there is and kills whoever then uses it, so that asking the allocator is no answer.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+from audit.replay.inputs import storages_of
+from audit.schema import Case
+
+#: The limit of a container (control groups, version 2); ``max`` where there is none.
+_CONTAINER = Path("/sys/fs/cgroup/memory.max")
+
+
+def refusal(case: Case) -> str:
+    """Why the operands cannot be made here, or an empty string. Raises InputError for a dtype that torch lacks."""
+    needed = sum(storage.nbytes for storage in storages_of(case))
+    there = host_memory_bytes()
+    if needed <= there:
+        return ""
+    return f"its operands take {needed / 2**30:,.1f} GiB, and this machine has {there / 2**30:,.1f} GiB"
+
+
+@cache
+def host_memory_bytes() -> int:
+    """Physical memory of this machine or container."""
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        return min(physical, int(_CONTAINER.read_text()))
+    except (OSError, ValueError):
+        return physical
