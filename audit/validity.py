@@ -21,6 +21,7 @@ _MAX_ITEM_BYTES = 16
 _MAX_DIMENSIONS = 128
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 _OP = re.compile(r"[A-Za-z_]\w{0,63}::\w[\w.]{0,199}", re.ASCII)
+_SETTING = re.compile(r"torch(\.[a-z_][a-z0-9_]{0,63}){1,8}")
 _DTYPE = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _NAMES: Mapping[Literal["layout", "device", "memory_format", "generator"], frozenset[str]] = {
     "layout": frozenset(
@@ -52,6 +53,9 @@ def check_case(case: Case) -> None:
         raise DecodeError(f"case {case.key} has {case.n_calls} calls")
     if not 0 <= case.n_recomputed <= case.n_calls:
         raise DecodeError(f"case {case.key} has {case.n_recomputed} recomputed calls of {case.n_calls}")
+    for name, value in case.settings:
+        if not _SETTING.fullmatch(name) or not (isinstance(value, bool) or _DTYPE.fullmatch(value)):
+            raise DecodeError(f"case {case.key} was called under the setting {name[:80]!r} of {str(value)[:80]!r}")
     for constant in _constants(case):
         known = _NAMES.get(constant.kind) if constant.kind != "dtype" else None
         if not (constant.name in known if known is not None else _DTYPE.fullmatch(constant.name)):

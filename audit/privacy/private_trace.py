@@ -101,6 +101,7 @@ def _private_case(case: Case, pseudonyms: Pseudonyms) -> Case:
         kwargs=case.kwargs,
         phase=case.phase,
         grads=case.grads,
+        settings=case.settings,
         n_calls=case.n_calls,
         n_recomputed=case.n_recomputed,
         modules=tuple(pseudonyms.of("module", name) for name in case.modules),
