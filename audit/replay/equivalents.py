@@ -254,6 +254,75 @@ def _cudnn_rnn(
     return _rnn(input, weight, hx, cx, mode, layers, batch_first, dropout, train, two_way, sizes)
 
 
+def _lstm_cell_backward(grad_hy, grad_cy, cx, cy, workspace, has_bias):
+    """``workspace`` holds the activated gates i, f, g and o of the forward, [batch, 4 hidden]."""
+    i, f, g, o = workspace.chunk(4, 1)
+    squashed = torch.tanh(cy)
+    by_output = torch.zeros_like(cy) if grad_hy is None else grad_hy
+    by_cell = by_output * o * (1 - squashed**2) + (0 if grad_cy is None else grad_cy)
+    gates = torch.cat(
+        (
+            by_cell * g * i * (1 - i),
+            by_cell * cx * f * (1 - f),
+            by_cell * i * (1 - g**2),
+            by_output * squashed * o * (1 - o),
+        ),
+        1,
+    )
+    return gates, by_cell * f, gates.sum(0) if has_bias else None
+
+
+def _gru_cell_backward(grad_hy, workspace, has_bias):
+    """``workspace`` holds r, z, n, the old state and the hidden part of n, [batch, 5 hidden]."""
+    r, z, n, hx, hidden_n = workspace.chunk(5, 1)
+    by_n = grad_hy * (1 - z) * (1 - n**2)
+    by_z = grad_hy * (hx - n) * z * (1 - z)
+    by_r = by_n * hidden_n * r * (1 - r)
+    inputs, hidden = torch.cat((by_r, by_z, by_n), 1), torch.cat((by_r, by_z, by_n * r), 1)
+    biases = (inputs.sum(0), hidden.sum(0)) if has_bias else (None, None)
+    return inputs, hidden, grad_hy * z, *biases
+
+
+def _rnn_backward(input, weight, hx, cx, grads, mode, layers, batch_first, dropout, train, two_way, sizes, wanted):
+    """By differentiating ``_rnn``; which of input, hx, cx and weight get a gradient is in ``wanted``."""
+    if dropout > 0 and train:
+        raise NotImplementedError("a recurrent net with dropout has no reference: its mask is drawn on the device")
+    with torch.enable_grad():
+        tensors = [input, hx, *([] if cx is None else [cx]), *weight]
+        leaves = [tensor.detach().requires_grad_() for tensor in tensors]
+        n_states = len(leaves) - len(weight)
+        state = leaves[2] if cx is not None else None
+        outputs = _rnn(leaves[0], leaves[n_states:], leaves[1], state, mode, layers, batch_first, 0.0, train, two_way,
+                       sizes)  # fmt: skip
+        pairs = [(o, g) for o, g in zip(outputs, grads, strict=False) if o is not None and g is not None]
+        gradients = torch.autograd.grad([o for o, _ in pairs], leaves, [g for _, g in pairs], allow_unused=True)
+    states = (*gradients[:n_states], *([None] if cx is None else []))
+    chosen = [gradient if want else None for gradient, want in zip(states, wanted, strict=False)]
+    return (*chosen, list(gradients[n_states:]) if wanted[3] else [])
+
+
+def _miopen_rnn_backward(
+    input, weight, stride0, buffer, hx, cx, output, grad_output, grad_hy, grad_cy, mode, hidden, layers, batch_first,
+    dropout, train, two_way, sizes, state, reserve, wanted,
+):  # fmt: skip
+    grads = grad_output, grad_hy, grad_cy
+    return _rnn_backward(
+        input, weight, hx, cx, grads, mode, layers, batch_first, dropout, train, two_way, sizes, wanted
+    )
+
+
+def _cudnn_rnn_backward(
+    input, weight, stride0, buffer, hx, cx, output, grad_output, grad_hy, grad_cy, mode, hidden, proj, layers,
+    batch_first, dropout, train, two_way, sizes, state, reserve, wanted,
+):  # fmt: skip
+    if proj:
+        raise NotImplementedError("projected LSTM has no CPU equivalent here")
+    grads = grad_output, grad_hy, grad_cy
+    return _rnn_backward(
+        input, weight, hx, cx, grads, mode, layers, batch_first, dropout, train, two_way, sizes, wanted
+    )
+
+
 # --- optimizers: the single-tensor formulas of torch/optim -----------------------------------------------------------
 
 
@@ -302,8 +371,12 @@ EQUIVALENTS: dict[str, Equivalent] = {
     "aten::cudnn_batch_norm_backward": _batch_norm_backward,
     "aten::_thnn_fused_lstm_cell": _lstm_cell,
     "aten::_thnn_fused_gru_cell": _gru_cell,
+    "aten::_thnn_fused_lstm_cell_backward_impl": _lstm_cell_backward,
+    "aten::_thnn_fused_gru_cell_backward": _gru_cell_backward,
     "aten::miopen_rnn": _miopen_rnn,
     "aten::_cudnn_rnn": _cudnn_rnn,
+    "aten::miopen_rnn_backward": _miopen_rnn_backward,
+    "aten::_cudnn_rnn_backward": _cudnn_rnn_backward,
     "aten::_fused_adam_": _adam(decoupled=False),
     "aten::_fused_adamw_": _adam(decoupled=True),
 }

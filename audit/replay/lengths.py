@@ -46,6 +46,13 @@ def offsets(total: Limit, ends: Callable[[Operand], bool] = lambda operand: Fals
     return make
 
 
+def bag_of_each(operand: Operand, stream: Stream) -> torch.Tensor:
+    """For each index the bag that it belongs to, in bags of about equal size; ``grad`` has a row a bag."""
+    n_bags = (*operand.sizes_of("grad"), 1)[0]
+    edges = torch.arange(n_bags + 1) * operand.n // max(n_bags, 1)  # as offsets and lengths_of divide
+    return torch.arange(n_bags).repeat_interleave(edges.diff()).reshape(operand.sizes)
+
+
 def part_ends(total: Limit) -> Role:
     """Where each of several parts ends; the last one with the total."""
     return lambda operand, stream: (torch.arange(1, operand.n + 1) * total(operand) // max(operand.n, 1)).reshape(

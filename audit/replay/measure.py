@@ -19,6 +19,7 @@ from audit.device.steering import steered
 from audit.replay.canary import canary_passes
 from audit.replay.compare import fact_of, flat
 from audit.replay.execute import call, in_phase, with_mutated
+from audit.replay.forwards import with_own_forward
 from audit.replay.inputs import Bound, Storage, bind, seed_generators, storages_of, torch_dtype
 from audit.replay.memory_facts import MemoryFacts, memory_facts
 from audit.replay.outcomes import attempt
@@ -41,6 +42,7 @@ class Placed:
     bound: Bound
     buffers: dict[str, Buffer]
     n_damaged: int = 0
+    note: str = ""
 
 
 @dataclass
@@ -138,6 +140,8 @@ class DeviceSide:
         op = resolve(case.op)
         placed = self._place(case, job, verify=True)
         found.n_damaged = max(found.n_damaged, placed.n_damaged)
+        if placed.note and placed.note not in found.notes:
+            found.notes.append(placed.note)
         seed_generators(self._seed, self._device.torch_device)
         self._device.fill_fresh_memory(fill, job["output_bytes"])
         start = time.perf_counter()
@@ -176,7 +180,10 @@ class DeviceSide:
                 return on_storage(contents[storage.name], dtype, spec.sizes, spec.strides, spec.offset)
             return buffers[storage.name].view(dtype, spec.sizes, spec.strides, spec.offset)
 
-        return Placed(bind(case, operand, self._device.torch_device, self._seed), buffers, n_damaged)
+        bound = bind(case, operand, self._device.torch_device, self._seed)
+        seed_generators(self._seed, self._device.torch_device)
+        bound, note = with_own_forward(case, bound, resolve)
+        return Placed(bound, buffers, n_damaged, note)
 
     def _changed(self, case: Case, job: dict[str, Any], placed: Placed) -> list[int]:
         """Operands whose bytes changed although the CPU changes none of them, where reading back is cheap."""

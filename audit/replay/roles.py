@@ -50,6 +50,7 @@ from audit.replay.indices import (
     unpooled,
 )
 from audit.replay.lengths import (
+    bag_of_each,
     batch_sizes,
     ctc_input_lengths,
     ctc_target_lengths,
@@ -82,6 +83,9 @@ ROLES: tuple[tuple[str, str, Role], ...] = (
     ("embedding_dense_backward|_embedding_bag*backward", "indices", index(number_in("num_weights"))),
     ("embedding|embedding_renorm|embedding_bag|_embedding_bag*", "indices", index(rows_of("weight"))),
     ("embedding_bag|_embedding_bag*", "offsets", offsets(rows_of("indices"), _ends)),
+    ("_embedding_bag*backward", "offset2bag", bag_of_each),
+    ("_embedding_bag*backward", "bag_size", lengths_of(rows_of("indices"))),
+    ("_embedding_bag*backward", "maximum_indices", index(number_in("num_weights"))),
     ("index|index_put|_index_put_impl|_unsafe_*index*", "indices", positions),
     ("index_copy|scatter", "index", distinct_index),
     ("index_*|gather|scatter_*|take_along_dim", "index|indices", index(along_dim())),
@@ -143,6 +147,7 @@ ROLES: tuple[tuple[str, str, Role], ...] = (
     ("igamma|igammac|special_zeta", "self|other", interval(1.0, 5.0)),
     ("xlogy|special_xlog1py", "other", positive),
     ("sigmoid_backward", "output", unit),
+    ("_thnn_fused_*_backward*", "workspace", unit),
     ("tanh_backward", "output", signed_unit),
     ("pow|_foreach_pow|float_power", "self", base_of_power),
     ("pow|_foreach_pow|float_power", "exponent", exponent),

@@ -63,6 +63,18 @@ PRIVATE = (
     ("_thnn_fused_gru_cell", "output 1"),
     ("_cudnn_rnn", "output [34]"),
     ("miopen_rnn", "output [34]"),
+    ("log_sigmoid_forward", "buffer"),
+    ("*embedding_bag*", "output [123]"),
+)
+
+#: Outputs that a device may keep in another dtype than the CPU, since only a backward reads them: a GPU has the
+#: statistics of a bf16 norm in fp32. Their values are compared.
+OWN_DTYPE = (
+    ("native_layer_norm", "output [12]"),
+    ("native_group_norm", "output [12]"),
+    ("*batch_norm*", "output [12]"),
+    ("_fused_rms_norm", "output 1"),
+    ("_weight_norm_interface", "output 1"),
 )
 
 _RANDOM = "a random op: its numbers may differ between devices"
@@ -78,6 +90,7 @@ class OpStandard:
     random: bool = False
     uninitialised: bool = False
     private: tuple[str, ...] = ()
+    own_dtype: tuple[str, ...] = ()
 
     def of_output(self, name: str) -> tuple[Standard, str]:
         """The standard of one output by its name, and why it is not compared by value, if so."""
@@ -85,8 +98,16 @@ class OpStandard:
             return "metadata", _PRIVATE
         return self.standard, self.why
 
+    def is_private(self, name: str) -> bool:
+        """Whether only the device that made it can read the output: its shape and dtype may be others too."""
+        return self.of_output(name)[1] == _PRIVATE
+
+    def keeps_dtype(self, name: str) -> bool:
+        """Whether the output has the dtype that the CPU gives it."""
+        return not any(fnmatchcase(name, pattern) for pattern in self.own_dtype)
+
     def must_be_written(self, name: str) -> bool:
-        return not self.uninitialised and self.of_output(name)[1] != _PRIVATE
+        return not self.uninitialised and not self.is_private(name)
 
     def must_repeat(self, name: str) -> bool:
         return not self.random and self.must_be_written(name)
@@ -95,17 +116,19 @@ class OpStandard:
 def standard_of(case: Case) -> OpStandard:
     """The standard for ``case``; an op that this torch does not know is numeric."""
     base = case.op.split("::")[-1].split(".")[0]
-    private = tuple(output for op, output in PRIVATE if fnmatchcase(base, op))
+    private, own_dtype = (
+        tuple(output for op, output in table if fnmatchcase(base, op)) for table in (PRIVATE, OWN_DTYPE)
+    )
     if base in UNINITIALISED:
         return OpStandard("metadata", "its content is not defined", uninitialised=True)
     try:
         op = resolve(case.op)
     except AttributeError:
-        return OpStandard("numeric", private=private)
+        return OpStandard("numeric", private=private, own_dtype=own_dtype)
     if is_random(case, op):
         return OpStandard("metadata", _RANDOM, random=True, private=private)
     exact = base in EXACT or _is_view(op)
-    return OpStandard("exact" if exact else "numeric", private=private)
+    return OpStandard("exact" if exact else "numeric", private=private, own_dtype=own_dtype)
 
 
 def is_random(case: Case, op: torch._ops.OpOverload) -> bool:

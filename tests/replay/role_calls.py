@@ -99,10 +99,13 @@ def _adam() -> None:
                    amsgrad=True, maximize=False, grad_scale=torch.tensor(2.0), found_inf=torch.tensor(0.0))  # fmt: skip
 
 
-def _embedding_bag_backward() -> None:
-    indices, starts = i(9, 12), torch.tensor([0, 4, 8])
-    _, bags, sizes, largest = A._embedding_bag(n(9, 4), indices, starts, False, 1)
-    A._embedding_bag_dense_backward(n(3, 4), indices, bags, sizes, largest, 9, False, 1, None)
+def _embedding_bag_backward(mode: int) -> Callable[[], object]:
+    def call() -> None:
+        indices, starts = i(9, 12), torch.tensor([0, 4, 8])
+        _, bags, sizes, largest = A._embedding_bag(n(9, 4), indices, starts, False, mode)
+        A._embedding_bag_dense_backward(n(3, 4), indices, bags, sizes, largest, 9, False, mode, None)
+
+    return call
 
 
 def _ctc(op: str) -> Callable[[], object]:
@@ -147,7 +150,15 @@ ROLE_CALLS: tuple[RoleCall, ...] = (
         lambda: A.embedding_dense_backward(n(30, 4), i(20, 30), 20, -1, False),
         within(0, 19),
     ),
-    RoleCall("_embedding_bag_dense_backward", "indices", _embedding_bag_backward, within(0, 8)),
+    RoleCall("_embedding_bag_dense_backward", "indices", _embedding_bag_backward(1), within(0, 8)),
+    RoleCall(
+        "_embedding_bag_dense_backward",
+        "offset2bag",
+        _embedding_bag_backward(1),
+        is_(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2),
+    ),
+    RoleCall("_embedding_bag_dense_backward", "bag_size", _embedding_bag_backward(1), is_(4, 4, 4)),
+    RoleCall("_embedding_bag_dense_backward", "maximum_indices", _embedding_bag_backward(2), within(0, 8)),
     RoleCall(
         "_embedding_bag",
         "offsets",

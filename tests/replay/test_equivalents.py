@@ -146,3 +146,46 @@ def test_fused_adam_is_adam():
             lists = [[ours[0]], [grad], [ours[1]], [ours[2]], [ours[3]], [torch.tensor(step, dtype=torch.float64)]]
             run(name, *lists, lr=0.01, beta1=0.9, beta2=0.999, weight_decay=0.1, eps=1e-8, amsgrad=True, maximize=False)
         close(ours[0], param.detach())
+
+
+def test_the_backward_of_fused_cells_is_that_of_their_formulas():
+    input_gates, hidden_gates, cx, hx = (rand(2, n, seed=n) for n in (12, 13, 3, 4))
+    hidden_gates, hx = hidden_gates[:, :12], hx[:, :3]
+    grad_hy, grad_cy = rand(2, 3, seed=5), rand(2, 3, seed=6)
+    leaf, cell = input_gates.clone().requires_grad_(), cx.clone().requires_grad_()
+    hy, cy, _ = run("_thnn_fused_lstm_cell", leaf, hidden_gates, cell)
+    gates = (input_gates + hidden_gates).chunk(4, 1)
+    workspace = torch.cat([gates[2].tanh() if place == 2 else gate.sigmoid() for place, gate in enumerate(gates)], 1)
+    found = run("_thnn_fused_lstm_cell_backward_impl", grad_hy, grad_cy, cx, cy.detach(), workspace, True)
+    wanted = torch.autograd.grad((hy, cy), (leaf, cell), (grad_hy, grad_cy))
+    close(found, (*wanted, wanted[0].sum(0)))
+
+    x, h, state = (t[:, :n].clone().requires_grad_() for t, n in ((input_gates, 9), (hidden_gates, 9), (hx, 3)))
+    hy, _ = run("_thnn_fused_gru_cell", x, h, state)
+    (xr, xz, xn), (hr, hz, hn) = x.detach().chunk(3, 1), h.detach().chunk(3, 1)
+    r, z = (xr + hr).sigmoid(), (xz + hz).sigmoid()
+    workspace = torch.cat([r, z, (xn + r * hn).tanh(), state.detach(), hn], 1)
+    found = run("_thnn_fused_gru_cell_backward", grad_hy, workspace, False)
+    close(found[:3], torch.autograd.grad(hy, (x, h, state), grad_hy))
+    assert found[3:] == (None, None)
+
+
+def test_the_backward_of_a_recurrent_net_is_that_of_torchs_own():
+    lstm = torch.nn.LSTM(4, 3, num_layers=2, bidirectional=True).double()
+    x, hx, cx = rand(5, 2, 4), rand(4, 2, 3, seed=1), rand(4, 2, 3, seed=2)
+    leaves = [t.clone().requires_grad_() for t in (x, hx, cx)]
+    output, (hy, cy) = lstm(leaves[0], (leaves[1], leaves[2]))
+    grads = torch.randn_like(output), torch.randn_like(hy), torch.randn_like(cy)
+    weights = list(lstm.parameters())
+    wanted = torch.autograd.grad((output, hy, cy), (*leaves, *weights), grads)
+    found = run(
+        "miopen_rnn_backward", x, weights, 4, None, hx, cx, None, *grads, 2, 3, 2, False, 0.0, True, True, [], None,
+        None, [True] * 4,
+    )  # fmt: skip
+    close((*found[:3], *found[3]), wanted)
+    found = run(
+        "_cudnn_rnn_backward", x, weights, 4, None, hx, cx, None, *grads, 2, 3, 0, 2, False, 0.0, True, True, [], None,
+        None, [False, False, False, True],
+    )  # fmt: skip
+    assert found[:3] == (None, None, None)
+    close(tuple(found[3]), wanted[3:])

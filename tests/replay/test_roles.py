@@ -105,13 +105,27 @@ def batch_norm_over_devices(build) -> Case:
     return build.case("aten::batch_norm_gather_stats_with_counts.default", image, *channels[:4], 0.1, 1e-5, channels[4])
 
 
+def fused_cell_backward(build) -> Case:
+    states = [build.tensor([2, 3], storage=place) for place in range(4)]
+    workspace = build.tensor([2, 12], storage=4)
+    return build.case("aten::_thnn_fused_lstm_cell_backward_impl.default", *states, workspace, True)
+
+
+def test_activated_gates_are_what_a_sigmoid_gives(build):
+    gates = made(fused_cell_backward(build), "workspace")
+    assert 0 < gates.min() < gates.max() < 1
+
+
 def test_scales_and_counts_are_positive(build):
     assert made(scaled_product(build), "scale_a") > 0
     assert made(batch_norm_over_devices(build), "counts").tolist() == [8.0, 8.0, 8.0]
 
 
+UNTRACED = packed_attention, efficient_attention, scaled_product, batch_norm_over_devices, fused_cell_backward
+
+
 def test_every_row_of_the_table_is_tried(build):
-    cases = [make(build) for make in (packed_attention, efficient_attention, scaled_product, batch_norm_over_devices)]
+    cases = [make(build) for make in UNTRACED]
     reached = {row_of(traced(entry).op, entry.operand.split("[")[0]) for entry in ROLE_CALLS}
     reached |= {row_of(case.op, name) for case in cases for name in operand_names(case)}
     assert [row[:2] for number, row in enumerate(ROLES) if number not in reached] == []
