@@ -221,7 +221,11 @@ def _add_run(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 
 def _add_trace(commands: argparse._SubParsersAction[_Parser]) -> None:
-    parser = commands.add_parser("trace", help="record only; a file that travels")
+    parser = commands.add_parser(
+        "trace",
+        help="record only; a file that travels",
+        epilog="`trace show`, `trace diff` and `trace merge` look into such files; a script called show is ./show",
+    )
     _add_target(parser)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write the trace (NAME.audit)")
     parser.set_defaults(command=_trace)

@@ -23,7 +23,7 @@ from audit.errors import UsageError
 from audit.opset import extract_values, read_opset
 from audit.opset.ranks import copy_or_merge, rank_files, rank_path
 from audit.ordering import costliest_first
-from audit.privacy.name_map import map_path, read_map, with_names
+from audit.privacy.name_map import new_map_path, read_map, with_names
 from audit.rules.judge import judge
 from audit.rules.preflight import preflight
 from audit.run_folder import CASES_FILE, RUN_FILE, alone_in, clear_folder, find_folder, make_folder
@@ -144,12 +144,7 @@ def obtain_trace(options: RunOptions, progress: Progress) -> Trace:
 
 def _names_of(options: RunOptions, output: Path) -> Path | None:
     """Where the map of a private trace's names goes: beside what may be given away. Raises UsageError."""
-    if not options.private:
-        return None
-    names = map_path(output)
-    if names.exists() and not options.force:
-        raise UsageError(f"{names} exists, and may be all that knows the names of a trace; use --force", "exists")
-    return names
+    return new_map_path(output, options.force) if options.private else None
 
 
 def _copy(path: Path, target: Path, names: Path | None) -> Trace:

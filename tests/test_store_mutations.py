@@ -1,4 +1,4 @@
-"""A real run file, damaged at random: our sentence, or a run that can be judged and reported; never another exception."""
+"""A real run file, damaged at random: our sentence, or a run that can be judged and shown; never another exception."""
 
 from __future__ import annotations
 

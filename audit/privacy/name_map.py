@@ -30,6 +30,14 @@ def map_path(path: Path) -> Path:
     return path.with_name(f"{path.stem if path.suffix == '.audit' else path.name}.private-map.json")
 
 
+def new_map_path(path: Path, force: bool) -> Path:
+    """The same, where no map is there that would be lost. Raises UsageError."""
+    names = map_path(path)
+    if names.exists() and not force:
+        raise UsageError(f"{names} exists, and may be all that knows the names of a trace; use --force", "exists")
+    return names
+
+
 def write_map(path: Path, name_map: NameMap) -> None:
     """Writes it for its owner alone (mode 0600). Raises UnfinishedError."""
     content = {"format_version": FORMAT_VERSION, "id": name_map.id, "names": dict(name_map.names)}

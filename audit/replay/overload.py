@@ -25,8 +25,8 @@ def resolve(name: str) -> torch._ops.OpOverload:
         raise AttributeError(
             f"torch {torch.__version__} has no operator {name}; is the library that defines it imported?"
         )
-    if not torch._C._dispatch_has_kernel(found.name()) or name.startswith("aten::from_file"):
-        raise AttributeError(f"{name} is no operator of the dispatcher, or opens files: it is not replayed")
+    if namespace != "aten" or base == "from_file" or not torch._C._dispatch_has_kernel(found.name()):
+        raise AttributeError(f"{name} is no aten operator of the dispatcher, or opens files: it is not replayed")
     return found
 
 

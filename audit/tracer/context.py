@@ -8,7 +8,7 @@ from pathlib import Path
 
 from audit.device.environment import collect_environment
 from audit.errors import UsageError
-from audit.privacy.name_map import map_path
+from audit.privacy.name_map import new_map_path
 from audit.schema import Source
 from audit.tracer.program import check_recorded
 from audit.tracer.recorder import Recorder
@@ -30,7 +30,7 @@ def trace(
     path = Path(path)
     if path.exists() and not force:
         raise UsageError(f"{path} exists; use force=True to replace it", "exists")
-    names = map_path(path) if private else None
+    names = new_map_path(path, force) if private else None
     recorder = Recorder(ValueRecorder(total_bytes=0 if private else values_bytes))
     recorder.start()
     problem: BaseException | None = None

@@ -197,6 +197,14 @@ def test_what_replay_needs_is_kept(made: Made) -> None:
     assert (tokens.minimum, tokens.maximum) == (2, 49152), "within the recorded range, and within the 60000 rows"
 
 
+def test_a_private_trace_replays(made: Made, cli: Cli, tmp_path: Path) -> None:  # noqa: F811
+    done = cli("run", made.private, "--device", "cpu", "-o", tmp_path / "run", "--format", "json")
+    assert done.returncode == 3, "the program raised, and that stays known"
+    verdicts = json.loads((tmp_path / "run" / "summary.json").read_text())["verdicts"]
+    assert [(v["op"], v["findings"]) for v in verdicts if v["status"] != "supported"] == []
+    assert len(verdicts) == len(read_opset(made.private).cases)
+
+
 def test_a_report_shows_the_names_to_who_has_the_map(made: Made, cli: Cli, tmp_path: Path) -> None:  # noqa: F811
     done = cli("report", made.run, "--names", map_of(made), "--format", "json,html", "-o", tmp_path)
     assert done.returncode == 0, done.stderr
