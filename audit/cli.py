@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 import audit
 from audit.errors import AuditError, UnfinishedError, UsageError
-from audit.schema import STATUSES, Judgement, Source
+from audit.option_values import FORMATS, duration, formats, positive, size, statuses
+from audit.schema import Judgement, Source
 from audit.trace_verbs import VERBS, add_verbs, joined
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ COMMANDS = ("run", "trace", *(f"trace {verb}" for verb in VERBS), "report", "doc
 #: Commands of the design that this version does not have yet; named so that nobody takes them for script names.
 PLANNED = ("gate", "dashboard", "opset", "predict", "explain", "sources")
 DTYPES = ("float32", "bfloat16", "float16")
-FORMATS = ("html", "json", "csv", "markdown", "junit")
 
 _EXAMPLES = """examples:
   rocm-audit model.py                        trace, replay on the GPU here, judge, report
@@ -136,11 +136,11 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-m", dest="module", metavar="MODULE", help="trace a module as `python -m MODULE` would run it")
     parser.add_argument(
-        "--steps", type=_positive, default=2, help="end the program after so many optimizer steps or forward calls (2)"
+        "--steps", type=positive, default=2, help="end the program after so many optimizer steps or forward calls (2)"
     )
     parser.add_argument("--mode", choices=("infer", "train"), help="for a file that defines a model: what one step is")
-    parser.add_argument("--batch", type=_positive, metavar="N", help="for a config.json: how many inputs (1)")
-    parser.add_argument("--seq", type=_positive, metavar="N", help="for a config.json: tokens or samples of each")
+    parser.add_argument("--batch", type=positive, metavar="N", help="for a config.json: how many inputs (1)")
+    parser.add_argument("--seq", type=positive, metavar="N", help="for a config.json: tokens or samples of each")
     parser.add_argument(
         "--dtype", choices=DTYPES, help="for a config.json: of its weights (what it says, else float32)"
     )
@@ -149,7 +149,7 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--values",
-        type=_size,
+        type=size,
         default=1 << 30,
         metavar="BYTES",
         help="keep so much of the argument values (1G; 0: none)",
@@ -176,21 +176,21 @@ def _add_run(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="the run folder (reports/NAME)")
     parser.add_argument(
         "--format",
-        type=_formats,
+        type=formats,
         default=("html", "json"),
         metavar="LIST",
         help=f"reports to write: {','.join(FORMATS)}",
     )
     parser.add_argument(
         "--fail-on",
-        type=_statuses,
+        type=statuses,
         default=frozenset(),
         metavar="LIST",
         help="exit 1 when a case has one of these statuses",
     )
     parser.add_argument(
         "--time-budget",
-        type=_duration,
+        type=duration,
         metavar="TIME",
         help="stop replaying after 90s, 15m, 2h; what costs most goes first",
     )
@@ -209,13 +209,13 @@ def _add_run(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     parser.add_argument(
         "--first-call-limit",
-        type=_duration,
+        type=duration,
         default=180.0,
         metavar="TIME",
         help="a first call longer than this hangs (180s)",
     )
     parser.add_argument(
-        "--steady-limit", type=_duration, default=60.0, metavar="TIME", help="a later call longer than this hangs (60s)"
+        "--steady-limit", type=duration, default=60.0, metavar="TIME", help="a later call longer than this hangs (60s)"
     )
     parser.set_defaults(command=_run)
 
@@ -236,7 +236,7 @@ def _add_report(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser.add_argument("folder", type=Path, help="a run folder, or its run.jsonl")
     parser.add_argument(
         "--format",
-        type=_formats,
+        type=formats,
         default=("html", "json"),
         metavar="LIST",
         help=f"reports to write: {','.join(FORMATS)}",
@@ -252,7 +252,7 @@ def _add_report(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     parser.add_argument(
         "--fail-on",
-        type=_statuses,
+        type=statuses,
         default=frozenset(),
         metavar="LIST",
         help="exit 1 when a case has one of these statuses",
@@ -271,43 +271,6 @@ def _add_doctor(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     parser.add_argument("--force", action="store_true", help="replace that file")
     parser.set_defaults(command=_doctor)
-
-
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a positive number, got {text}")
-    return number
-
-
-def _size(text: str) -> int:
-    match = re.fullmatch(r"(\d+)([KMGT]?)B?", text.strip(), re.IGNORECASE)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"expected a size such as 512M or 2G, got {text!r}")
-    return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}[match[2].upper()]
-
-
-def _duration(text: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
-    if match is None:
-        raise argparse.ArgumentTypeError(f"expected a duration such as 90s, 15m or 2h, got {text!r}")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
-
-
-def _formats(text: str) -> tuple[str, ...]:
-    return tuple(_chosen(text, FORMATS, "format"))
-
-
-def _statuses(text: str) -> frozenset[str]:
-    return frozenset(_chosen(text, STATUSES, "status"))
-
-
-def _chosen(text: str, choices: Sequence[str], what: str) -> list[str]:
-    chosen = [part.strip() for part in text.split(",") if part.strip()]
-    for part in chosen:
-        if part not in choices:
-            raise argparse.ArgumentTypeError(f"unknown {what} {part!r}; known are {', '.join(choices)}")
-    return chosen
 
 
 # --- commands ----------------------------------------------------------------------------------------------------

@@ -133,6 +133,9 @@ def _values(values: Values | None) -> str:
         parts.append(f"{_number(values.minimum)} to {_number(values.maximum)}")
     if values.mean is not None and values.std is not None:
         parts.append(f"mean {_number(values.mean)}, std {_number(values.std)}")
+    if values.n_distinct is not None:
+        parts.append(f"{text.count_text(values.n_distinct)} distinct")
+    parts += [word for word in (values.order, values.pattern) if word]
     special = {"NaN": values.n_nan, "+Inf": values.n_posinf, "-Inf": values.n_neginf}
     parts += [f"{text.count_text(n)} {name}" for name, n in special.items() if n]
     return ", ".join(parts) or "empty"
