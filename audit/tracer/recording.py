@@ -6,6 +6,7 @@ is always run exactly as the program asked, and its result is returned untouched
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -141,8 +142,16 @@ class Recording(TorchDispatchMode):
         return handling
 
     def _run_higher_order(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The modules of its body are graphs, not the program's own: entered in backward, they are backward's work."""
+        _, phase, _ = self._whereabouts()
         self.ledger.name_call(f"higher_order::{op}", HIGHER_ORDER)
-        return run_higher_order(self, op, args, kwargs)
+        before = self._graph_task_depth
+        if phase == "backward":
+            self._graph_task_depth = sys.maxsize
+        try:
+            return run_higher_order(self, op, args, kwargs)
+        finally:
+            self._graph_task_depth = before
 
     def _run_dispatched_composite(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self._composites.takes(op, args, kwargs):
