@@ -125,10 +125,10 @@ def _n_selected(operand: Operand) -> int | None:
 
 
 def targets(operand: Operand, stream: Stream) -> torch.Tensor:
-    """Classes of a loss; where ``ignore_index`` was in the recorded range, one in eight is ignored."""
+    """Classes of a loss; where the recorded range reaches below 0 to ``ignore_index``, one in eight is ignored."""
     made = within(operand, 0, classes(operand) - 1, stream)
     ignored = operand.integer("ignore_index", -100)
-    if operand.described and ignored < 0 and int(operand.values.minimum or 0) == ignored:
+    if operand.described and ignored < 0 and int(operand.values.minimum or 0) < 0:
         made = _within_classes(operand, stream)
         made[stream.uniform(operand.n).reshape(operand.sizes) < 0.125] = ignored
     return made

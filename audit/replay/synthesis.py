@@ -72,7 +72,7 @@ def _floats(n: int, dtype: torch.dtype, values: Values, stream: Stream) -> torch
     if values.std is not None:
         result.mul_(values.std).add_(values.mean or 0.0)
     if values.minimum is not None and values.maximum is not None:
-        result.clamp_(values.minimum, values.maximum)
+        result = _within(result, values.minimum, values.maximum)
     if values.subnormal_fraction:
         small = stream.uniform(n_drawn).mul_(torch.finfo(dtype).tiny)
         result = torch.where(stream.uniform(n_drawn) < values.subnormal_fraction, small, result)
@@ -80,6 +80,12 @@ def _floats(n: int, dtype: torch.dtype, values: Values, stream: Stream) -> torch
         result.masked_fill_(stream.uniform(n_drawn) < values.zero_fraction, 0.0)
     work = torch.float32 if dtype.itemsize == 1 else dtype  # elements of fp8 tensors cannot be assigned
     return _plant_special(repeated(result.to(work), n), values, stream).to(dtype)
+
+
+def _within(x: torch.Tensor, low: float, high: float) -> torch.Tensor:
+    """What is outside is mirrored in, so that a range that ends at 0 is not half zeros."""
+    x = torch.where(x < low, 2 * low - x, x)
+    return torch.where(x > high, 2 * high - x, x).clamp_(low, high)
 
 
 def _plant_special(result: torch.Tensor, values: Values, stream: Stream) -> torch.Tensor:

@@ -20,6 +20,7 @@ import torch
 from audit.errors import UnfinishedError
 from audit.opset.tensors import write_tensors
 from audit.schema import Values
+from audit.tracer.structure import structure_of, with_structure
 
 #: Float tensors above this are described, not kept: a weight's distribution replays as well as its values, and the
 #: copies of a 7B model's weights would fill the disk.
@@ -30,6 +31,9 @@ DEFAULT_MEMORY_BYTES = 256 << 20
 #: Mean, deviation, zeros and subnormals come from at most this many evenly spaced elements: one pass over the whole
 #: tensor (for its extremes) costs about a copy, and five would not be bookkeeping any more.
 SAMPLED_ELEMENTS = 1 << 16
+
+#: A float tensor that reaches below this and not above 0 is taken for an additive mask.
+_MASK_LIMIT = -1e4
 
 _SAFETENSORS_DTYPES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
@@ -70,6 +74,7 @@ class _Look:
     n_elements: int
     extremes: torch.Tensor
     moments: torch.Tensor | None = None
+    structure: torch.Tensor | None = None
     span: torch.Tensor | None = None
 
 
@@ -111,9 +116,9 @@ class ValueRecorder:
             raws = {position: _raw(tensor) for position, tensor in tensors.items() if tensor.numel()}
             wanted = {position for position, raw in raws.items() if self._affordable(raw, position in exact)}
             if any(raw.is_cuda for raw in raws.values()):
-                self._queue(raws, kept, wanted)
+                self._queue(raws, kept, wanted, exact)
             else:
-                self._take(raws, kept, wanted)
+                self._take(raws, kept, wanted, exact)
 
     def _affordable(self, raw: torch.Tensor, exact: bool) -> bool:
         n_bytes = span_elements(raw) * raw.element_size()
@@ -121,9 +126,13 @@ class ValueRecorder:
         limit = self._bytes_left if keep_whole else min(self._bytes_left, self._tensor_bytes)
         return raw.dtype in _SAFETENSORS_DTYPES and n_bytes <= limit
 
-    def _take(self, raws: Mapping[int, torch.Tensor], kept: KeptCall, wanted: Container[int]) -> None:
+    def _take(
+        self, raws: Mapping[int, torch.Tensor], kept: KeptCall, wanted: Container[int], exact: Container[int]
+    ) -> None:
         looks = {
-            position: _Look(raw, raw.dtype, raw.numel(), _extremes(raw), None if position in wanted else _moments(raw))
+            position: _Look(raw, raw.dtype, raw.numel(), _extremes(raw))
+            if position in wanted
+            else _description(raw, position in exact)
             for position, raw in raws.items()
         }
         if _call_magnitude(looks) > kept.magnitude:
@@ -132,19 +141,19 @@ class ValueRecorder:
                     look.span = span_of(raws[position]).clone()
         self._accept(kept, looks)
 
-    def _queue(self, raws: Mapping[int, torch.Tensor], kept: KeptCall, wanted: Container[int]) -> None:
+    def _queue(
+        self, raws: Mapping[int, torch.Tensor], kept: KeptCall, wanted: Container[int], exact: Container[int]
+    ) -> None:
         """Starts the same work on the GPU and its copies to pinned memory, behind an event."""
-        looks = {
-            position: _Look(
-                None,
-                raw.dtype,
-                raw.numel(),
-                _to_pinned(_extremes(raw)),
-                None if position in wanted else _to_pinned(_moments(raw)),
-                _to_pinned(span_of(raw)) if position in wanted else None,
-            )
-            for position, raw in raws.items()
-        }
+        looks: dict[int, _Look] = {}
+        for position, raw in raws.items():
+            if position in wanted:
+                look = _Look(None, raw.dtype, raw.numel(), _to_pinned(_extremes(raw)), span=_to_pinned(span_of(raw)))
+            else:
+                look = _description(raw, position in exact)
+                moments, structure = (None if t is None else _to_pinned(t) for t in (look.moments, look.structure))
+                look = _Look(None, raw.dtype, raw.numel(), _to_pinned(look.extremes), moments, structure)
+            looks[position] = look
         event = torch.cuda.Event()
         event.record()
         self._pending.append(_Pending(kept, looks, event))
@@ -350,6 +359,8 @@ def _merge(values: Values, look: _Look) -> Values:
     )
     if look.moments is None:
         return merged
+    if look.structure is not None:
+        merged = with_structure(merged, look.structure)
     mean, std, zero, subnormal, nan, posinf, neginf = look.moments.tolist()
     return dataclasses.replace(
         merged,
@@ -363,9 +374,17 @@ def _merge(values: Values, look: _Look) -> Values:
     )
 
 
+def _description(raw: torch.Tensor, mask: bool) -> _Look:
+    """A look at a tensor of which no copy is kept; ``mask``: a float one that is 0 where it lets something through."""
+    integral = not (raw.is_floating_point() or raw.is_complex())
+    structure = structure_of(raw) if integral else structure_of(raw == 0) if mask and raw.is_floating_point() else None
+    return _Look(raw, raw.dtype, raw.numel(), _extremes(raw), _moments(raw), structure)
+
+
 def described(raw: torch.Tensor, values: Values) -> Values:
-    """``values`` with the distribution of ``raw``, whose copy they were kept with."""
-    look = _Look(raw, raw.dtype, raw.numel(), _extremes(raw), _moments(raw))
+    """``values`` with the distribution and structure of ``raw``, whose copy they were kept with."""
+    mask = values.minimum is not None and values.minimum < _MASK_LIMIT
+    look = _description(raw, mask)
     found = _merge(Values(), look)
     return dataclasses.replace(
         found,

@@ -171,6 +171,12 @@ def test_floats_follow_mean_and_spread_within_their_range():
     assert x.std().item() == pytest.approx(1.0, abs=0.05)
 
 
+def test_a_range_that_ends_at_zero_is_not_half_zeros():
+    x = made(20_000, torch.float32, Values(minimum=0.0, maximum=5.0, mean=0.2, std=1.0, zero_fraction=0.1))
+    assert x.min().item() == 0.0
+    assert (x == 0).double().mean().item() == pytest.approx(0.1, abs=0.01)
+
+
 @pytest.mark.parametrize(
     ("values", "count", "expected"),
     [
