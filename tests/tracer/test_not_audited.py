@@ -1,0 +1,215 @@
+"""What passes no dispatcher is named: packages with kernels of their own, extensions, processes, TorchScript."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import multiprocessing
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from audit.schema import NotAudited, Trace
+from tests.tracer.invariant import check
+
+
+def seen(work: Callable[[], object]) -> dict[str, NotAudited]:
+    """What was named beside the recorded calls."""
+
+    def program() -> torch.Tensor:
+        work()
+        return torch.ones(2).sin()
+
+    return {item.what: item for item in check(program).not_audited if item.n_seen}
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder on the import path; what is imported from it is forgotten at the end."""
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def test_a_package_with_kernels_of_its_own_is_named_when_it_is_imported(packages: Path) -> None:
+    (packages / "flash_attn").mkdir()
+    (packages / "flash_attn" / "__init__.py").write_text("")
+    (packages / "flash_attn" / "layers.py").write_text("")
+    found = seen(lambda: importlib.import_module("flash_attn.layers"))
+    assert found["flash_attn"].reason.startswith("imported: the kernels that it launches itself")
+
+
+@pytest.mark.parametrize("content", [None, "import cuda_library_that_is_missing_here"])
+def test_a_package_whose_import_failed_is_named(packages: Path, content: str | None) -> None:
+    if content is not None:
+        (packages / "bitsandbytes.py").write_text(content)
+
+    def work() -> None:
+        for _ in range(2):
+            with pytest.raises(ImportError):
+                importlib.import_module("bitsandbytes")
+
+    assert seen(work)["bitsandbytes"].reason.startswith("could not be imported here")
+
+
+def test_a_question_whether_a_package_is_there_is_no_import(packages: Path) -> None:
+    assert "apex" not in seen(lambda: importlib.util.find_spec("apex"))
+
+
+def test_the_watch_is_gone_after_the_trace() -> None:
+    finders = list(sys.meta_path)
+    seen(lambda: None)
+    assert sys.meta_path == finders
+
+
+def test_an_extension_that_needs_torch_is_named_and_another_is_not(packages: Path) -> None:
+    if not Path(sysconfig.get_path("include"), "Python.h").exists() or shutil.which("cc") is None:
+        pytest.skip("needs a C compiler and Python's headers")
+    for name, libraries in (("kernels_of_mine", ["-lc10"]), ("no_kernels", [])):
+        source = packages / f"{name}.c"
+        source.write_text(_EXTENSION.replace("NAME", name))
+        subprocess.run(
+            ["cc", "-shared", "-fPIC", f"-I{sysconfig.get_path('include')}",
+             "-Wl,--no-as-needed", str(source), "-o", str(packages / f"{name}.so"),
+             f"-L{Path(torch.__file__).parent / 'lib'}", *libraries],
+            check=True,
+        )  # fmt: skip
+
+    def work() -> None:
+        importlib.import_module("kernels_of_mine")
+        importlib.import_module("no_kernels")
+
+    found = seen(work)
+    assert found["kernels_of_mine"].reason.startswith("compiled extension: the aten ops that it calls are audited")
+    assert "no_kernels" not in found
+
+
+_EXTENSION = """
+#include <Python.h>
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "NAME", NULL, -1};
+PyMODINIT_FUNC PyInit_NAME(void) { return PyModule_Create(&definition); }
+"""
+
+
+def _nothing() -> None:
+    torch.ones(3).cos()
+
+
+def test_processes_are_counted_by_what_they_are() -> None:
+    def work() -> None:
+        worker = multiprocessing.get_context("fork").Process(target=_nothing)
+        worker.start()
+        worker.join()
+        assert worker.exitcode == 0
+        subprocess.run([sys.executable, "-c", ""], check=True)
+        subprocess.run(["true"], check=True)
+        if (child := os.fork()) == 0:
+            os._exit(0)
+        os.waitpid(child, 0)
+        loader = DataLoader(TensorDataset(torch.ones(4)), num_workers=2, multiprocessing_context="fork")
+        assert len(list(loader)) == 4
+
+    found = {what: item.n_seen for what, item in seen(work).items()}
+    assert found == {
+        "process (multiprocessing)": 1, "Python process": 1, "forked process": 1, "dataloader worker": 2
+    }  # fmt: skip
+
+
+def test_a_forked_child_does_not_go_on_recording(tmp_path: Path) -> None:
+    from audit.tracer.recorder import Recorder
+
+    recorder = Recorder(None)
+    recorder.start()
+    torch.ones(2)
+    if (child := os.fork()) == 0:
+        torch.ones(2).sin()
+        (tmp_path / "count").write_text(str(recorder.n_recorded))
+        os._exit(0)
+    os.waitpid(child, 0)
+    torch.ones(2)
+    recorder.stop()
+    assert (tmp_path / "count").read_text() == "1"
+    assert recorder.n_recorded == 2
+
+
+def test_a_script_module_is_named_and_its_ops_are_recorded() -> None:
+    def work() -> None:
+        traced = torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2))
+        for _ in range(3):  # the profiling executor optimises from the third call on
+            traced(torch.ones(1, 2))
+
+    assert seen(work)["TorchScript"].reason.startswith("TorchScript, run with its fuser off")
+
+
+def test_the_state_of_torch_is_what_it_was_before_the_trace() -> None:
+    def state() -> list[Any]:
+        return [
+            torch.compile, torch._dynamo.eval_frame._callback_from_stance, torch._dynamo.eval_frame._stance.stance,
+            torch._C._jit_script_compile, torch._C._jit_texpr_fuser_enabled(), vars(torch.cuda.CUDAGraph).get("replay"),
+            torch.jit.RecursiveScriptModule.__dict__["_construct"], subprocess.Popen.__init__,
+            multiprocessing.process.BaseProcess.start, torch.autograd.is_multithreading_enabled(),
+        ]  # fmt: skip
+
+    before = state()
+    seen(lambda: None)
+    assert state() == before
+
+
+def trace_of(program: Callable[[], Any]) -> Trace:
+    return check(program)
+
+
+def test_a_custom_op_with_autograd_has_its_inner_ops_in_both_phases() -> None:
+    @torch.library.custom_op("audit_named::scaled_sine", mutates_args=())
+    def scaled_sine(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() * 2
+
+    scaled_sine.register_autograd(
+        lambda ctx, grad: grad * ctx.saved_tensors[0].cos() * 2,
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+    )
+
+    def program() -> torch.Tensor:
+        x = torch.ones(3, requires_grad=True)
+        scaled_sine(x).sum().backward()
+        return x
+
+    trace = trace_of(program)
+    phases = {case.op: case.phase for case in trace.cases}
+    assert phases["aten::sin.default"] == "forward"
+    assert phases["aten::cos.default"] == "backward"
+    [item] = [item for item in trace.not_audited if item.what.startswith("audit_named::")]
+    assert (item.n_calls, item.reason.partition(":")[0]) == (1, "custom op")
+
+
+def test_threads_that_record_at_once_lose_no_call() -> None:
+    import threading
+
+    def program() -> list[torch.Tensor]:
+        inputs = [torch.randn(4, 4, generator=torch.Generator().manual_seed(n), requires_grad=True) for n in range(4)]
+
+        def work(x: torch.Tensor) -> None:
+            for _ in range(25):
+                torch.nn.functional.scaled_dot_product_attention(x[None], x[None], x[None]).sin().sum().backward()
+
+        threads = [threading.Thread(target=work, args=(x,)) for x in inputs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return inputs
+
+    counts = {(case.op, case.phase): case.n_calls for case in trace_of(program).cases}
+    assert counts["aten::sin.default", "forward"] == counts["aten::cos.default", "backward"] == 100
+    assert counts["aten::scaled_dot_product_attention.default", "forward"] == 100
