@@ -89,6 +89,7 @@ def end_record(n: int, size: int, start: int) -> bytes:
         (lambda content: b"#!/bin/sh\n" + content, "its directory is not where"),
         (lambda content: content + b"\0", "does not end as an archive"),
         (lambda content: content[:-2] + b"\3\0abc", "does not end as an archive"),
+        (lambda content: content[:-2] + b"\3\0", "does not end as an archive without a comment"),
         (lambda content: content[:-22] + end_record(60000, 50, 0), "has 60000 entries"),
         (lambda content: content[:-22] + end_record(2, 1 << 30, 0), "entries in 1073741824 bytes"),
         (lambda content: content[:-22] + end_record(2, 0xFFFFFFFF, 0), "ZIP64 end record"),
@@ -112,6 +113,25 @@ def test_bytes_between_the_members_are_refused(whole: Path) -> None:
         archive.start_dir = archive.fp.tell()
         archive.writestr("values.safetensors", values)
     refused(whole, "begins at .*, expected")
+
+
+def test_bytes_before_the_directory_are_refused(whole: Path) -> None:
+    content = whole.read_bytes()
+    start = content.index(b"PK\1\2")
+    size = len(content) - 22 - start
+    whole.write_bytes(content[:start] + b"hidden" + content[start:-22] + end_record(2, size, start + 6))
+    refused(whole, f"6 bytes at {start} belong to no member")
+
+
+def test_a_member_that_reaches_into_the_directory_is_refused(whole: Path) -> None:
+    """Its size is a lie in both headers, so that they agree."""
+    content = whole.read_bytes()
+    local = content.index(b"PK\3\4", 4)
+    for place in (local + 18, local + 22):
+        content = content[:place] + b"\xff\xff\0\0" + content[place + 4 :]
+    whole.write_bytes(content)
+    changed(whole, 1, PACKED, b"\xff\xff\0\0" * 2)
+    refused(whole, "has 65535 bytes, and .* are there")
 
 
 @pytest.mark.parametrize("name", ["../../etc/cron.d/x", "/etc/passwd", "values.safetensors/x", "trace.json\0", "x.pkl"])

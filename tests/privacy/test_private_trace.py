@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -76,6 +77,9 @@ def test_ops_of_pytorch_are_named_and_others_are_not(what: str, shown: str) -> N
     reason = "collective: needs the other ranks"
     trace, name_map = private(replace(TRACE, not_audited=(NotAudited(what, reason, 2, 3),)))
     assert trace.not_audited == (NotAudited(shown, reason, 2, 3),)
+    reason = "argument of type AcmeThing"
+    [item] = private(replace(TRACE, not_audited=(NotAudited(what, reason, 2, 3),)))[0].not_audited
+    assert re.fullmatch(r"argument of type word-\d", item.reason)
     assert shown == what or "acme" in json.dumps(dict(name_map.names))
 
 
