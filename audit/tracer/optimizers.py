@@ -3,7 +3,7 @@
 A trace made without a GPU takes the GPU's default where it can. On the CPU the two forms give the same bits for some
 optimizers in fp32 and fp64 (measured on torch 2.13, tests/tracer/test_optimizers.py), and a program that never names a
 GPU must compute what it computes untraced: for it the others keep their loop, and the trace says so. A program that
-names one could not run here at all, and gets the GPU's form throughout.
+names one is left alone: its parameters say where they are (``virtual_gpu``), and torch chooses as it would there.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 #: Modules of torch.optim whose two forms agree bit for bit. NAdam, RAdam, ASGD and a tensor ``lr`` of Adamax do not.
 _SAME_BITS = frozenset({"sgd", "adam", "adamw", "adagrad", "rmsprop", "adadelta", "rprop"})
 #: In half precision a list op keeps products in fp32 that the loop rounds; complex numbers decay in another order.
 _SAME_BITS_DTYPES = frozenset({torch.float32, torch.float64})
 _CHOICE = "_default_to_fused_or_foreach"
-#: Lists of the device types that may step without the host (``capturable``), and that have list ops (averaging).
-_CAPTURABLE, _LISTED = "_get_capturable_supported_devices", "_get_foreach_kernels_supported_devices"
 
 
 @contextmanager
@@ -43,8 +42,6 @@ def chosen_as_on_gpu(names_gpu: Callable[[], bool], note: Callable[[str], None])
     with ExitStack() as stack:
         for module in _optimizer_modules():
             _patch(stack, module, _CHOICE, partial(_gpu_choice, module, names_gpu, keep))
-            _patch(stack, module, _CAPTURABLE, partial(_with_cpu, names_gpu))
-        _patch(stack, sys.modules["torch.optim.swa_utils"], _LISTED, partial(_with_cpu, names_gpu))
         yield
 
 
@@ -54,11 +51,6 @@ def _patch(stack: ExitStack, module: ModuleType, name: str, replacement: Callabl
     if original is not None:
         setattr(module, name, replacement(original))
         stack.callback(setattr, module, name, original)
-
-
-def _with_cpu(names_gpu: Callable[[], bool], supported: Callable[..., list[str]]) -> Callable[..., list[str]]:
-    """The device types that torch lists, and the CPU where it stands for a GPU."""
-    return lambda *args, **kwargs: [*supported(*args, **kwargs), *(["cpu"] if names_gpu() else [])]
 
 
 def _optimizer_modules() -> list[ModuleType]:
@@ -76,16 +68,14 @@ def _gpu_choice(
     original: Callable[..., tuple[bool, bool]],
 ) -> Callable[..., tuple[bool, bool]]:
     name = module.__name__.rpartition(".")[2]
-    types = (torch.Tensor, torch.nn.Parameter)  # a list op takes no subclasses
+    types = (torch.Tensor, torch.nn.Parameter, FakeTensor)  # a list op takes no other subclasses
 
     def choose(params: list[torch.Tensor], differentiable: bool, *args: Any, **kwargs: Any) -> tuple[bool, bool]:
         fused, foreach = original(params, differentiable, *args, **kwargs)
-        if fused or foreach or differentiable:
+        if fused or foreach or differentiable or names_gpu():
             return fused, foreach
         if not all(p is None or (type(p) in types and p.device.type == "cpu") for p in params):
             return fused, foreach
-        if names_gpu():
-            return fused, True
         if name in _SAME_BITS and all(p is None or p.dtype in _SAME_BITS_DTYPES for p in params):
             return fused, True
         keep(name)

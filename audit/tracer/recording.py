@@ -26,6 +26,7 @@ from torch.utils._python_dispatch import (
 
 from audit.device.steering import in_force
 from audit.schema import Phase
+from audit.tracer import virtual_gpu
 from audit.tracer.backward import BackwardLinks, GradSampler
 from audit.tracer.composites import (
     CompositeKernels,
@@ -110,7 +111,9 @@ class Recording(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is _DEVICE or self._suspended or not self.ledger.open:
-            return func(*args, **(kwargs or {}))
+            if not virtual_gpu.is_active() or func is _DEVICE:
+                return func(*args, **(kwargs or {}))
+            return _marked(uses_accelerator(args, kwargs), func, func(*args, **(kwargs or {})))
         if types and any(_desugars(cls) for cls in types):
             fake = [issubclass(cls, FakeTensor) for cls in types if _desugars(cls)]
             if not (all(fake) if self._shapes is not None else any(fake)):
@@ -122,8 +125,9 @@ class Recording(TorchDispatchMode):
         handling = self._handling.get(func) or self._handle(func)
         if handling.run is not None:
             return handling.run(func, args, kwargs or {})
-        self._record(func, args, kwargs, handling)
-        return func(*args, **(kwargs or {}))
+        accelerator = uses_accelerator(args, kwargs)
+        self._record(func, args, kwargs, handling, accelerator)
+        return _marked(accelerator, func, func(*args, **(kwargs or {})))
 
     def _handle(self, func: Any) -> _Handling:
         """Decides, once for each op, what is done with its calls."""
@@ -161,7 +165,7 @@ class Recording(TorchDispatchMode):
     def _run_plain_composite(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Only inference mode lets composites through to here; their parts are recorded, as in the other modes."""
         if _has_special_form((args, tuple(kwargs.values()))):
-            self._record(op, args, kwargs, self._handling[op])
+            self._record(op, args, kwargs, self._handling[op], uses_accelerator(args, kwargs))
             return op(*args, **kwargs)
         with self:
             return run_dispatched_composite(op, args, kwargs)
@@ -183,8 +187,11 @@ class Recording(TorchDispatchMode):
 
     def _run_python_op(self, func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The kernel of an op of the program's, with this mode on: the ops that it calls are what a device runs."""
-        self._record(func, args, kwargs, self._handling[func])
-        key = torch._C.DispatchKey.CUDA if uses_accelerator(args, kwargs) else torch._C.DispatchKey.CPU
+        accelerator = uses_accelerator(args, kwargs)
+        self._record(func, args, kwargs, self._handling[func], accelerator)
+        # Without a GPU the kernel for one is taken where it is Python too, as the program's GPU would.
+        on_gpu = accelerator and (not virtual_gpu.is_active() or _has_kernel(func, "CUDA"))
+        key = torch._C.DispatchKey.CUDA if on_gpu else torch._C.DispatchKey.CPU
         with self:
             return func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
 
@@ -207,10 +214,11 @@ class Recording(TorchDispatchMode):
         run: Interceptor = run_composite,
     ) -> Any:
         handling = self._handling.get(op) or self._handle(op)
-        record = self._record(op, args, kwargs, handling, grad=torch.is_grad_enabled())
+        accelerator = uses_accelerator(args, kwargs)
+        record = self._record(op, args, kwargs, handling, accelerator, grad=torch.is_grad_enabled())
         first_node = _next_node_number()
         with self._off():
-            output = run(op, args, kwargs)
+            output = _marked(accelerator, op, run(op, args, kwargs))
         if record is not None and _next_node_number() > first_node:
             call = self._backward.follow(
                 output, first_node, _next_node_number(), _fold_grad, self._grad_sampler(record)
@@ -241,7 +249,10 @@ class Recording(TorchDispatchMode):
         """The looks at values are ops too: neither this mode nor one of the program's sees them."""
         self._suspended += 1
         try:
-            with _disable_current_modes() if _get_current_dispatch_mode_stack() else nullcontext():
+            with (
+                _disable_current_modes() if _get_current_dispatch_mode_stack() else nullcontext(),
+                virtual_gpu.real_devices(),
+            ):
                 yield
         finally:
             self._suspended -= 1
@@ -259,7 +270,13 @@ class Recording(TorchDispatchMode):
         return sample
 
     def _record(
-        self, func: torch._ops.OpOverload, args: Any, kwargs: Any, handling: _Handling, grad: bool = False
+        self,
+        func: torch._ops.OpOverload,
+        args: Any,
+        kwargs: Any,
+        handling: _Handling,
+        accelerator: bool,
+        grad: bool = False,
     ) -> Record | None:
         """Counts one call; None when it is not auditable or belongs to a composite's own backward."""
         place, phase, recomputed = self._whereabouts()
@@ -268,7 +285,6 @@ class Recording(TorchDispatchMode):
         if handling.unaudited:
             self.ledger.name_call(handling.name, handling.unaudited)
             return None
-        accelerator = uses_accelerator(args, kwargs)
         folding = Folding(accelerator, grad)
         try:
             folded = folding.call(args, kwargs)
@@ -325,6 +341,17 @@ class Recording(TorchDispatchMode):
 
 
 # --- one call ---------------------------------------------------------------------------------------------------
+
+
+def _has_kernel(func: torch._ops.OpOverload, key: str) -> bool:
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key))
+
+
+def _marked(accelerator: bool, func: Any, output: Any) -> Any:
+    """The output of a call; on a machine without a GPU, what a redirected program has there stays there."""
+    if accelerator and virtual_gpu.is_active():
+        virtual_gpu.mark_results(func, output)
+    return output
 
 
 def _is_power_of_two(n: int) -> bool:

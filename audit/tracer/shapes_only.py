@@ -13,8 +13,12 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.optim import optimizer
+from torch.utils import _foreach_utils
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
+
+from audit.tracer.virtual_gpu import real_devices
 
 #: What the stand-in of one call may take: with it a trace stays far below the memory of a laptop.
 STAND_IN_BYTES = 256 << 20
@@ -33,14 +37,14 @@ class ShapesOnly(FakeTensorMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if isinstance(func, torch._ops.HigherOrderOperator):
-            return func.python_key_table[FakeTensorMode](self, *args, **(kwargs or {}))
+            with real_devices():
+                return func.python_key_table[FakeTensorMode](self, *args, **(kwargs or {}))
         if func is _DEVICE:
             return torch.device("meta") if self.in_kernel_invocation else args[0].fake_device
         try:
-            return super().__torch_dispatch__(func, types, args, kwargs)
-        except (
-            RuntimeError
-        ):  # that values are needed, that there is no shape function, or that it is stricter than the op
+            with real_devices():
+                return super().__torch_dispatch__(func, types, args, kwargs)
+        except RuntimeError:  # values are needed, there is no shape function, or it is stricter than the op
             tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
             if sum(tensor.numel() * tensor.dtype.itemsize for tensor in tensors) > STAND_IN_BYTES:
                 raise
@@ -79,10 +83,16 @@ class ShapesOnly(FakeTensorMode):
         originals = [(owner, name, getattr(owner, name)) for owner, name, _ in patched]
         for owner, name, function in patched:
             setattr(owner, name, function)
+        # The type of a fake parameter is not that of a real one, by which torch chooses list ops.
+        lists: tuple[list[Any], ...] = (optimizer._foreach_supported_types, _foreach_utils._foreach_supported_types)
+        for types in lists:
+            types.append(FakeTensor)
         try:
             with self:
                 yield self
         finally:
+            for types in lists:
+                types.remove(FakeTensor)
             for owner, name, function in originals:
                 setattr(owner, name, function)
 

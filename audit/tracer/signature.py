@@ -12,7 +12,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from audit.schema import Arg, Named, TensorSpec
+from audit.tracer import virtual_gpu
 from audit.tracer.unaudited import META
+from audit.tracer.virtual_gpu import is_marked
 
 #: What ``fold`` returns for one argument: hashable, equal for equal arguments.
 Folded: TypeAlias = Any
@@ -36,12 +38,13 @@ class Folding:
     number of the first tensor on it.
     """
 
-    __slots__ = ("_grad", "_storages", "accelerator", "tensors")
+    __slots__ = ("_grad", "_storages", "_virtual", "accelerator", "tensors")
 
     def __init__(self, accelerator: bool, grad: bool) -> None:
         self.tensors: list[torch.Tensor] = []
         self.accelerator = accelerator
         self._grad = grad
+        self._virtual = virtual_gpu.is_active()
         self._storages: dict[int, int] = {}
 
     def call(self, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Folded:
@@ -83,7 +86,7 @@ class Folding:
             storage.nbytes() // dtype.itemsize,
             number,
             self._grad and tensor.requires_grad,
-            self.accelerator and tensor.device.type == "cpu",
+            self.accelerator and not (is_marked(storage) if self._virtual else tensor.is_cuda),
             dtype.is_complex and tensor.is_conj(),
             tensor.is_neg(),
         )
@@ -92,9 +95,12 @@ class Folding:
         if isinstance(arg, torch.device):
             if arg.type == "meta":
                 raise NotReplayable(META)
-            return (_NAMED, "device", "cpu" if self.accelerator and arg.type == "cpu" else "device")
+            host = self.accelerator and arg.type == "cpu" and virtual_gpu.here.target != "cuda"
+            return (_NAMED, "device", "cpu" if host else "device")
         if isinstance(arg, torch.Generator):
-            return (_NAMED, "generator", "cpu" if self.accelerator and arg.device.type == "cpu" else "device")
+            # A generator that a redirected program made for the GPU is one of the CPU here.
+            host = self.accelerator and arg.device.type == "cpu" and not virtual_gpu.is_active()
+            return (_NAMED, "generator", "cpu" if host else "device")
         for kind, cls in _CONSTANTS:
             if isinstance(arg, cls):
                 return (_NAMED, kind, str(arg).removeprefix("torch."))
@@ -159,13 +165,16 @@ def call_to_args(folded: Folded) -> tuple[tuple[Arg, ...], tuple[tuple[str, Arg]
 
 def uses_accelerator(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> bool:
     """Whether any tensor, device or generator of the call is on an accelerator; CPU operands beside it stay hosts."""
+    virtual = virtual_gpu.is_active()
     for arg in (*args, *(kwargs.values() if kwargs else ())):
         if isinstance(arg, torch.Tensor):
-            # A fake tensor answers is_cuda by an op, at ten times the cost.
-            if arg.fake_device.type == "cuda" if isinstance(arg, FakeTensor) else arg.is_cuda:
+            # A fake tensor of a machine with a GPU answers is_cuda by an op, at ten times the cost.
+            if isinstance(arg, FakeTensor) and arg.fake_device.type == "cuda":
+                return True
+            if virtual_gpu.is_on_gpu(arg) if virtual else arg.is_cuda:
                 return True
         elif isinstance(arg, torch.device):
-            if arg.type == "cuda":
+            if arg.type == "cuda" or (arg.type == "cpu" and virtual_gpu.here.target == "cuda"):
                 return True
         elif isinstance(arg, torch.Generator):
             if arg.device.type == "cuda":

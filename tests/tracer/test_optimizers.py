@@ -33,16 +33,18 @@ SAME_BITS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def trained(kind: str, options: dict[str, Any], dtype: torch.dtype = torch.float32) -> list[torch.Tensor]:
+def trained(
+    kind: str, options: dict[str, Any], dtype: torch.dtype = torch.float32, device: str = "cpu"
+) -> list[torch.Tensor]:
     """Parameters and state after eight steps on fixed gradients."""
     source = torch.Generator().manual_seed(0)
     sizes = (5, 7), (9,), (), (33,)
-    parameters = [torch.nn.Parameter(torch.randn(size, generator=source).to(dtype)) for size in sizes]
+    parameters = [torch.nn.Parameter(torch.randn(size, generator=source).to(device, dtype)) for size in sizes]
     copies = {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in options.items()}
     optimizer = getattr(torch.optim, kind)(parameters, **copies)
     for _ in range(8):
         for parameter in parameters:
-            parameter.grad = torch.randn(parameter.shape, generator=source).to(dtype)
+            parameter.grad = torch.randn(parameter.shape, generator=source).to(device, dtype)
         optimizer.step()
     state = [value for kept in optimizer.state.values() for value in kept.values() if isinstance(value, torch.Tensor)]
     return [*(parameter.detach() for parameter in parameters), *state]
@@ -89,28 +91,38 @@ def test_a_loop_that_has_to_stay_is_told_once() -> None:
 
 
 @pytest.mark.parametrize("kind", ["NAdam", "RAdam", "ASGD", "Adamax", "AdamW"])
-def test_a_program_that_names_a_gpu_gets_the_gpus_form(kind: str) -> None:
-    def step() -> None:
-        torch.ones(1).cuda()
-        trained(kind, {}, torch.bfloat16)
-
-    _, ops, notes = traced(step)
+def test_parameters_on_the_gpu_get_the_gpus_form(kind: str) -> None:
+    _, ops, notes = traced(lambda: trained(kind, {}, torch.bfloat16, "cuda"))
     assert is_foreach(ops)
     assert notes == []
 
 
 @pytest.mark.parametrize("options", [{"foreach": False}, {"fused": True}, {"fused": True, "lr": torch.tensor(0.01)}])
 def test_what_the_program_asked_for_stays(options: dict[str, Any]) -> None:
-    _, ops, _ = traced(lambda: [torch.ones(1).cuda(), trained("AdamW", options)])
+    _, ops, _ = traced(lambda: trained("AdamW", options, device="cuda"))
     assert not is_foreach(ops - {"aten::_foreach_add_.Tensor", "aten::_foreach_add_.Scalar"})
     assert ("aten::_fused_adamw_.default" in ops or "aten::_fused_adamw_.tensor_lr" in ops) == ("fused" in options)
 
 
 def test_a_capturable_optimizer_steps_where_the_cpu_stands_for_the_gpu() -> None:
-    _, ops, _ = traced(lambda: [torch.ones(1).cuda(), trained("AdamW", {"capturable": True})])
+    _, ops, _ = traced(lambda: trained("AdamW", {"capturable": True}, device="cuda"))
     assert "aten::_foreach_pow.ScalarAndTensor" in ops
     with pytest.raises((AssertionError, RuntimeError), match="capturable"):
         traced(lambda: trained("AdamW", {"capturable": True}))
+
+
+def test_what_a_program_that_names_a_gpu_trains_on_the_cpu_keeps_its_loop() -> None:
+    recorder = Recorder(None)
+    gpu = DeviceInfo("none", "AMD Instinct MI300X", "gfx942", {})
+    with cuda_redirected_to_cpu(gpu), chosen_as_on_gpu(GPU_NAMED.is_set, print):
+        recorder.start()
+        torch.ones(1).cuda()
+        trained("AdamW", {})
+        recorder.stop()
+    trace, _ = recorder.build(Source("script", "test"), {})
+    on_cpu = {item.what for item in trace.not_audited if item.reason == "ran on the CPU in the program"}
+    assert "aten::addcdiv_.default" in on_cpu
+    assert not is_foreach(on_cpu)
 
 
 def test_averaged_weights_are_averaged_by_list_ops() -> None:

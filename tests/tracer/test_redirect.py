@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from audit.schema import DeviceInfo
+from audit.codec import tensors_of
+from audit.schema import Case, DeviceInfo, Named, Source, Trace
+from audit.tracer.cuda_answers import capability
+from audit.tracer.recorder import Recorder
 from audit.tracer.redirect import cuda_redirected_to_cpu
+from audit.tracer.shapes_only import ShapesOnly
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="nothing is redirected where there is a GPU")
 
@@ -27,9 +34,10 @@ def test_a_model_made_on_the_meta_device_takes_no_memory() -> None:
     assert model.weight.is_meta
 
 
-def test_a_block_of_the_cuda_device_makes_tensors_on_the_cpu() -> None:
+def test_a_block_of_the_cuda_device_makes_tensors_there() -> None:
     with torch.device("cuda:0"):
-        assert torch.ones(2).device.type == "cpu"
+        assert torch.ones(2).is_cuda
+        assert not torch.ones(2, device="cpu").is_cuda
 
 
 def test_torchscript_compiles_the_functions_that_are_redirected() -> None:
@@ -54,15 +62,26 @@ def test_a_generator_is_an_instance_of_its_class() -> None:
     [
         lambda: torch.ones(2).to(0),
         lambda: torch.ones(2, device=0),
-        lambda: torch.empty(2, pin_memory=True).fill_(1.0),
+        lambda: torch.empty(2, pin_memory=True).fill_(1.0).cuda(),
         lambda: torch.ones(2, dtype=torch.float64).type("torch.cuda.FloatTensor"),
         lambda: torch.cuda.FloatTensor([1.0, 1.0]),
-        lambda: torch.sparse_coo_tensor([[0, 1]], [1.0, 1.0], device="cuda", check_invariants=True).to_dense(),
+        lambda: torch.tensor([1.0, 1.0], device="cuda:0"),
+        lambda: torch.tensor([1.0, 1.0]).to("cuda", non_blocking=True),
+        lambda: torch.ones(2).to(torch.ones(1, device="cuda")),
+        lambda: torch.ones(2).to(device="cuda", dtype=torch.float32, copy=True),
+        lambda: torch.as_tensor([1.0, 1.0], device="cuda"),
+        lambda: torch.ones(1, device="cuda").new_tensor([1.0, 1.0]),
+        lambda: torch.ones(1, device="cuda").new_ones(2),
+        lambda: torch.ones(4, device="cuda")[::2].detach(),
+        lambda: copy.deepcopy(torch.ones(2, device="cuda")),
+        lambda: torch.nn.Parameter(torch.ones(2).cuda()).data,
     ],
 )
-def test_every_way_to_name_a_gpu_gives_a_tensor_on_the_cpu(make: Callable[[], torch.Tensor]) -> None:
+def test_every_way_to_name_a_gpu_gives_a_tensor_there(make: Callable[[], torch.Tensor]) -> None:
     tensor = make()
-    assert (tensor.device.type, tensor.dtype, tensor.tolist()) == ("cpu", torch.float32, [1.0, 1.0])
+    assert (tensor.device, tensor.get_device()) == (torch.device("cuda:0"), 0)
+    assert (tensor.is_cuda, tensor.is_cpu) == (True, False)
+    assert (tensor.dtype, tensor.tolist()) == (torch.float32, [1.0, 1.0])
 
 
 def test_what_training_scripts_ask_of_torch_cuda_is_answered() -> None:
@@ -78,7 +97,7 @@ def test_what_training_scripts_ask_of_torch_cuda_is_answered() -> None:
 def test_a_data_parallel_module_runs() -> None:
     model = torch.nn.DataParallel(torch.nn.Linear(3, 2).cuda(), device_ids=[0])
     assert model(torch.ones(4, 3)).shape == (4, 2)
-    assert torch.nn.Linear(3, 2).to(0).weight.device.type == "cpu"
+    assert torch.nn.Linear(3, 2).to(0).weight.is_cuda
 
 
 def test_the_accelerator_module_tells_the_same_story_without_asking_the_driver() -> None:
@@ -86,7 +105,7 @@ def test_the_accelerator_module_tells_the_same_story_without_asking_the_driver()
     assert torch.accelerator.current_accelerator() == torch.device("cuda")
     assert torch.accelerator.current_stream().is_capturing() is False
     torch.accelerator.synchronize()
-    assert torch.ones(2, device=torch.accelerator.current_accelerator()).device.type == "cpu"
+    assert torch.ones(2, device=torch.accelerator.current_accelerator()).is_cuda
 
 
 def test_an_optimizer_steps_on_any_build_of_torch() -> None:
@@ -96,3 +115,178 @@ def test_an_optimizer_steps_on_any_build_of_torch() -> None:
     before = model.weight.detach().clone()
     optimizer.step()
     assert not torch.equal(model.weight, before)
+
+
+# --- where a tensor is -----------------------------------------------------------------------------------------------
+
+
+def test_moving_between_the_devices_copies_and_staying_does_not() -> None:
+    here = torch.zeros(2)
+    there = here.cuda()
+    there += 1
+    back = there.cpu()
+    back += 1
+    assert (here.tolist(), there.tolist(), back.tolist()) == ([0.0, 0.0], [1.0, 1.0], [2.0, 2.0])
+    assert (here.is_cuda, there.is_cuda, back.is_cuda) == (False, True, False)
+    assert there.cuda() is there
+    assert there.to("cuda:0", torch.float32) is there
+    assert here.cpu() is here
+
+
+def test_a_module_goes_there_and_back_with_its_buffers() -> None:
+    model = torch.nn.BatchNorm1d(2).cuda()
+    assert {tensor.device.type for tensor in model.state_dict().values()} == {"cuda"}
+    assert {tensor.device.type for tensor in model.cpu().state_dict().values()} == {"cpu"}
+
+
+def test_a_checkpoint_is_loaded_to_where_it_is_sent(tmp_path: Path) -> None:
+    torch.save({"w": torch.ones(2)}, tmp_path / "c.pt")
+    assert torch.load(tmp_path / "c.pt", map_location="cuda")["w"].is_cuda
+    assert torch.load(tmp_path / "c.pt", map_location={"cpu": "cuda:0"})["w"].is_cuda
+    assert not torch.load(tmp_path / "c.pt")["w"].is_cuda
+    assert not torch.load(tmp_path / "c.pt", map_location="cpu")["w"].is_cuda
+
+
+def test_a_default_device_is_kept_and_told() -> None:
+    torch.set_default_device("cuda")
+    try:
+        assert torch.ones(2).is_cuda
+        assert not torch.ones(2, device="cpu").is_cuda
+    finally:
+        torch.set_default_device(None)
+    assert not torch.ones(2).is_cuda
+
+
+def test_the_wrappers_of_function_transforms_know_where_their_tensor_is() -> None:
+    seen = []
+
+    def look(x: torch.Tensor) -> torch.Tensor:
+        seen.append(x.device.type)
+        return (x * x).sum()
+
+    torch.func.vmap(torch.func.grad(look))(torch.ones(3, 2, device="cuda"))
+    torch.func.grad(look)(torch.ones(2))
+    assert seen == ["cuda", "cpu"]
+
+
+def test_meta_and_sparse_tensors_say_where_they_are() -> None:
+    assert torch.ones(2, device="meta").device.type == "meta"
+    assert torch.nn.Linear(2, 2, device="meta").to_empty(device="cuda").weight.is_cuda
+    assert torch.sparse_coo_tensor([[0, 1]], [1.0, 1.0], device="cuda", check_invariants=True).is_cuda
+
+
+# --- what is recorded ------------------------------------------------------------------------------------------------
+
+
+def traced(program: Callable[[], Any], shapes: ShapesOnly | None = None) -> Trace:
+    recorder = Recorder(None, shapes)
+    recorder.start()
+    try:
+        program()
+    finally:
+        recorder.stop()
+    return recorder.build(Source("script", "p"), {})[0]
+
+
+def step() -> None:
+    data = torch.rand(4, 3) - 0.5  # prepared on the CPU
+    model = torch.nn.Linear(3, 2).to("cuda")
+    loss = model(data.to("cuda")).square().mean()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    torch.optim.AdamW(model.parameters()).step()
+    assert model.weight.grad is not None
+    assert model.weight.grad.is_cuda
+    assert loss.is_cuda
+
+
+def hosts(case: Case) -> list[bool]:
+    return [spec.host for spec in tensors_of(case.args, case.kwargs, case.grads)]
+
+
+@pytest.mark.parametrize("fake", [False, True])
+def test_device_ops_are_told_from_what_runs_on_the_cpu(fake: bool) -> None:
+    shapes = ShapesOnly() if fake else None
+    if shapes is None:
+        trace = traced(step)
+    else:
+        with shapes.tracing():
+            trace = traced(step, shapes)
+    ops = {case.op for case in trace.cases}
+    on_cpu = {item.what for item in trace.not_audited if item.reason == "ran on the CPU in the program"}
+    assert {"aten::addmm.default", "aten::mean.default", "aten::_foreach_addcdiv_.ScalarList"} <= ops
+    assert {"aten::rand.default", "aten::sub.Tensor", "aten::uniform_.default"} <= on_cpu
+    assert not {"aten::addmm.default", "aten::mean.default"} & on_cpu
+    copies = [case for case in trace.cases if case.op == "aten::_to_copy.default"]
+    assert [hosts(case) for case in copies] == [[True]] * len(copies)  # from the host to the device, and none back
+    assert sum(case.n_calls for case in copies) == 3
+    assert not any(any(hosts(case)) for case in trace.cases if case.op in ("aten::addmm.default", "aten::mm.default"))
+
+
+def test_a_copy_back_is_recorded_as_one() -> None:
+    trace = traced(lambda: torch.ones(3, device="cuda").cpu() + 1)
+    (copied,) = [case for case in trace.cases if case.op == "aten::_to_copy.default"]
+    assert hosts(copied) == [False]
+    assert dict(copied.kwargs)["device"] == Named("device", "cpu")
+    assert "aten::add.Tensor" in {item.what for item in trace.not_audited}
+
+
+def test_a_program_without_a_gpu_is_audited_whole() -> None:
+    assert {case.op for case in traced(lambda: torch.ones(3) + 1).cases} == {"aten::ones.default", "aten::add.Tensor"}
+
+
+# --- a ROCm machine answers ------------------------------------------------------------------------------------------
+
+
+def test_it_is_a_rocm_build_with_the_chosen_gpu() -> None:
+    assert torch.version.hip is not None
+    assert torch.version.cuda is None
+    assert torch.cuda.get_device_capability() == (9, 4)
+    properties = torch.cuda.get_device_properties(0)
+    assert properties.gcnArchName.partition(":")[0] == "gfx942"
+    assert (properties.major, properties.minor, properties.multi_processor_count) == (9, 4, 304)
+    assert torch.backends.cuda.is_built()
+    assert torch.backends.cudnn.is_available()
+    assert torch.cuda.memory.max_memory_allocated() == 0
+
+
+@pytest.mark.parametrize(
+    ("arch", "expected"), [("gfx942", (9, 4)), ("gfx90a", (9, 0)), ("gfx1100", (11, 0)), ("gfx1201", (12, 0))]
+)
+def test_the_capability_is_read_off_the_arch_as_hip_does(arch: str, expected: tuple[int, int]) -> None:
+    assert capability(arch) == expected
+
+
+def test_what_needs_a_driver_gives_nothing_and_does_not_raise() -> None:
+    torch.cuda.tunable.enable(True)
+    torch.cuda.profiler.start()
+    torch.cuda.memory.reset_accumulated_memory_stats()
+    torch.cuda.nccl.version()
+    assert torch.cuda.mem_get_info()[1] == 192 << 30
+    with torch.cuda.device(0), torch.cuda.stream(torch.cuda.Stream()):
+        pass
+
+
+def test_the_body_of_a_graph_runs_once_and_is_recorded() -> None:
+    def program() -> None:
+        graph = torch.cuda.CUDAGraph()
+        x = torch.ones(2, device="cuda")
+        with torch.cuda.graph(graph):
+            y = x * 3
+        graph.replay()
+        assert y.tolist() == [3.0, 3.0]
+
+    assert "aten::mul.Tensor" in {case.op for case in traced(program).cases}
+
+
+def test_nothing_of_it_is_left_behind() -> None:
+    facts = DeviceInfo("none", "AMD Instinct MI300X", "gfx942", {})
+    watched = [
+        (torch.Tensor, "to"), (torch.Tensor, "cuda"), (torch.Tensor, "numpy"), (torch, "ones"), (torch, "load"),
+        (torch.cuda, "is_available"), (torch.version, "hip"), (torch.Tensor, "_make_wrapper_subclass"),
+    ]  # fmt: skip
+    before = [getattr(owner, name) for owner, name in watched]
+    with cuda_redirected_to_cpu(facts):
+        kept = torch.ones(2, device="cuda")
+        assert kept.is_cuda
+    assert [getattr(owner, name) for owner, name in watched] == before
