@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import runpy
+import signal
 import sys
+import threading
 import traceback
 import types
 from collections import Counter
@@ -73,12 +75,36 @@ class StepCounter:
             return
         limit = self._n_steps * (FORWARDS_PER_STEP if self._n_optimizers else 1)
         if self._calls[id(module)] >= limit or self._calls.total() >= self._n_steps * FORWARDS_PER_STEP:
-            raise StepsDone
+            self._end()
         self._calls[id(module)] += 1
 
     def _optimizer_stepped(self) -> None:
         if self._recorder.n_optimizer_steps >= self._n_steps:
+            self._end()
+
+    def _end(self) -> NoReturn:
+        """Ends the program; on another thread that one and the first, which may wait for its results for ever."""
+        first = threading.main_thread()
+        if threading.current_thread() is first or not hasattr(signal, "pthread_kill") or first.ident is None:
             raise StepsDone
+        signal.pthread_kill(first.ident, signal.SIGURG)
+        raise SystemExit  # a thread ends with it and prints nothing
+
+    @contextmanager
+    def ending_from_threads(self) -> Iterator[None]:
+        """A signal that is ignored by default, and so does no harm when it comes too late, ends the first thread."""
+        if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGURG"):
+            yield
+            return
+
+        def end(number: int, frame: FrameType | None) -> NoReturn:
+            raise StepsDone
+
+        before = signal.signal(signal.SIGURG, end)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGURG, before)
 
     @contextmanager
     def watching_optimizers(self) -> Iterator[None]:
@@ -150,11 +176,12 @@ def run_program(program: Program, recorder: Recorder) -> Source:
     with _surroundings(program), counter.watching_optimizers(), _hard_exit_caught():
         recorder.start()
         try:
-            with recorder.paused() if program.kind in _MADE else nullcontext():
-                namespace = execute()
-            if program.kind in _MADE or (counter.n_forwards == 0 and _defines_model(namespace)):
-                recorder.reset()
-                mode = _run_defined_model(namespace, program, recorder)
+            with counter.ending_from_threads():
+                with recorder.paused() if program.kind in _MADE else nullcontext():
+                    namespace = execute()
+                if program.kind in _MADE or (counter.n_forwards == 0 and _defines_model(namespace)):
+                    recorder.reset()
+                    mode = _run_defined_model(namespace, program, recorder)
         except StepsDone:
             pass
         except SystemExit as leaving:

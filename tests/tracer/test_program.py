@@ -234,6 +234,25 @@ def test_compiled_regions_run_eagerly_and_are_named(tmp_path: Path) -> None:
     assert "Inductor" in trace.not_audited[0].reason
 
 
+def test_a_model_that_is_served_by_a_thread_is_recorded_and_ended(tmp_path: Path) -> None:
+    source = """
+import queue, threading, torch
+model, results = torch.nn.Linear(2, 2), queue.Queue()
+def serve():
+    while True:
+        results.put(model(torch.ones(1, 2)).tanh())
+threading.Thread(target=serve).start()
+while True:
+    results.get()
+"""
+    done, trace = traced(tmp_path, source, "--steps", "3")
+    assert done.returncode == 0, done.stderr
+    assert ops(trace)["aten::tanh.default"] == 3
+    assert trace is not None
+    assert trace.source.error is None
+    assert "Traceback" not in done.stderr
+
+
 def test_the_context_manager_records_its_block(tmp_path: Path) -> None:
     import torch
 
