@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 import audit
 from audit.errors import AuditError, UnfinishedError, UsageError
 from audit.option_values import FORMATS, duration, formats, positive, size, statuses
-from audit.schema import Judgement, Source
+from audit.schema import Judgement, NotAudited, Source
 from audit.trace_verbs import VERBS, add_verbs, joined
 
 if TYPE_CHECKING:
@@ -336,6 +336,7 @@ def _run(options: argparse.Namespace) -> int:
         judgement, code = run(asked, progress)
     _print_result(judgement, output, options.format)
     _print_early_end(judgement.run.header.source)
+    _print_missed(judgement.run.header.source, judgement.run.header.not_audited)
     return code
 
 
@@ -351,7 +352,7 @@ def _trace(options: argparse.Namespace) -> int:
         times = f"{item.n_calls} calls" if item.n_calls else f"{item.n_seen} times"
         print(f"  not audited: {item.what} ({item.reason}, {times})")
     _print_early_end(trace.source)
-    return 3 if trace.source.error else 0
+    return 3 if _print_missed(trace.source, trace.not_audited) or trace.source.error else 0
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -366,6 +367,16 @@ def _doctor(options: argparse.Namespace) -> int:
     from audit.doctor import doctor
 
     return doctor(selftest=options.selftest, device=options.device, output=options.output, force=options.force)
+
+
+def _print_missed(source: Source, not_audited: Sequence[NotAudited]) -> bool:
+    """Says that a trace is not portable; whether it had to."""
+    from audit.rules.not_audited import missed_composites
+
+    missed = list(missed_composites(source.name, not_audited))
+    for finding in missed:
+        print(f"rocm-audit: {finding.message} [device-specific-op]", file=sys.stderr)
+    return bool(missed)
 
 
 def _print_early_end(source: Source) -> None:

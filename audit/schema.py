@@ -136,6 +136,7 @@ class NotAudited:
 
     ``n_calls`` counts recorded calls; ``n_seen`` things that are none: regions entered, launches, processes, imports.
     ``computes`` is false where a device has nothing to do: annotations for profilers, tensors without values.
+    ``missed``: an op of one device stands where the portable call should, so the trace is not what another would run.
     """
 
     what: str
@@ -143,6 +144,7 @@ class NotAudited:
     n_calls: int = 1
     n_seen: int = 0
     computes: bool = True
+    missed: bool = False
 
 
 @dataclass(frozen=True)

@@ -61,4 +61,5 @@ CODES: Mapping[str, str] = {
     "INC909": "Nothing could be compared",
     "INC910": "Nothing is known",
     "INC911": "The audit stopped before it",
+    "INC912": "The trace holds an op of one device",
 }

@@ -11,6 +11,7 @@ from audit.rules.coverage import coverage
 from audit.rules.headline import headline
 from audit.rules.inconclusive import never_measured
 from audit.rules.known import annotate
+from audit.rules.not_audited import missed_composites
 from audit.rules.predict import predict
 from audit.rules.preflight import root_causes
 from audit.rules.registry import RULES
@@ -24,7 +25,11 @@ def judge(run: Run, *, thresholds: Thresholds = DEFAULT) -> Judgement:
     """Judges every case of a run file, whole or cut short."""
     verdicts = tuple(_verdict(case, run, thresholds) for case in run.cases)
     totals = coverage(verdicts)
-    causes = (*_shared_error(run, verdicts, thresholds), *root_causes(run.header.preflight))
+    causes = (
+        *missed_composites(run.header.source.name, run.header.not_audited),
+        *_shared_error(run, verdicts, thresholds),
+        *root_causes(run.header.preflight),
+    )
     return Judgement(run, verdicts, totals, headline(run, verdicts, totals, causes), causes, thresholds.rows())
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from audit.rules.wording import plural
-from audit.schema import NotAudited
+from audit.schema import Finding, NotAudited
 
 #: So many kinds are named in a sentence; the report lists all.
 MAX_NAMED = 4
@@ -25,6 +25,18 @@ def not_audited_sentence(items: Iterable[NotAudited]) -> str:
         calls = sum(n for _, n in rest)
         shown.append(f"{len(rest)} more" + (f" ({plural(calls, 'call')})" if calls else ""))
     return f"Not audited: {'; '.join(shown)}."
+
+
+def missed_composites(name: str, items: Iterable[NotAudited]) -> Iterator[Finding]:
+    """INC912: an op of one device stands in the trace of program ``name`` where a portable call should."""
+    if ops := sorted({item.what for item in items if item.missed}):
+        yield Finding(
+            "INC912",
+            "inconclusive",
+            f"{name} was traced into ops that only this machine's device has ({', '.join(ops)}); another device runs "
+            "something else there, which is not audited. Call the portable op instead",
+            {"n_ops": len(ops)},
+        )
 
 
 def _things(items: Iterable[NotAudited]) -> list[tuple[str, int]]:

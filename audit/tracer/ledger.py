@@ -16,8 +16,10 @@ from audit.tracer.results import form_of_result
 from audit.tracer.unaudited import computes
 from audit.tracer.values import Span
 
-#: A call that reached the tracer below the composite that it belongs to (under vmap), or that the program made itself.
+#: A composite was missed, or the program calls the op of one device itself.
 _ONE_DEVICE = "only this machine's device has this op, and another would run something else"
+#: Composites under torch.func go on in parts before a tracer can take them whole.
+_TRANSFORMED = "under torch.func: the parts that this machine's device chose, and another would choose others"
 _ON_CPU = "ran on the CPU in the program"
 
 
@@ -63,14 +65,19 @@ class Ledger:
     def not_audited(self, audited: list[Record]) -> tuple[NotAudited, ...]:
         """What is named, by what and reason; ``audited`` are the records that became cases."""
         calls, ids = Counter(self._not_audited), {id(record) for record in audited}
+        uses_accelerator = any(record.on_accelerator for record in self.records.values())
         for record in self.records.values():
-            if id(record) not in ids:
-                calls[record.op, _set_aside(record) or _ON_CPU] += record.n_calls
-        whats = sorted({*calls, *self._seen})
-        return tuple(
-            NotAudited(*what, n_calls=calls[what], n_seen=self._seen[what], computes=computes(what[1]))
-            for what in whats
-        )
+            if id(record) in ids:
+                continue
+            if uses_accelerator and not record.on_accelerator:
+                calls[record.op, _ON_CPU] += record.n_calls
+            elif is_vendor_op(record.op):
+                calls[record.op, _ONE_DEVICE] += record.n_missed
+                calls[record.op, _TRANSFORMED] += record.n_calls - record.n_missed
+            else:
+                calls[record.op, form_of_result(record.op, record.folded)] += record.n_calls
+        whats = sorted(what for what in {*calls, *self._seen} if calls[what] or self._seen[what])
+        return tuple(_named(what, calls[what], self._seen[what]) for what in whats)
 
     def cases(self, audited: list[Record]) -> tuple[dict[str, Case], dict[str, Span]]:
         """Cases by key, and the kept values by their names in the value file."""
@@ -83,6 +90,11 @@ class Ledger:
         return cases, spans
 
 
-def _set_aside(record: Record) -> str:
-    """Why calls that could be replayed are no cases, or an empty string."""
-    return _ONE_DEVICE if is_vendor_op(record.op) else form_of_result(record.op, record.folded)
+def _set_aside(record: Record) -> bool:
+    """Whether calls that have a signature are no cases all the same."""
+    return is_vendor_op(record.op) or bool(form_of_result(record.op, record.folded))
+
+
+def _named(what: tuple[str, str], n_calls: int, n_seen: int) -> NotAudited:
+    reason = what[1]
+    return NotAudited(*what, n_calls, n_seen, computes=computes(reason), missed=reason == _ONE_DEVICE)

@@ -18,7 +18,7 @@ from audit.tracer.values import KeptCall, Span
 
 @dataclass
 class Record:
-    """One signature while the program runs."""
+    """One signature while the program runs. ``n_missed``: calls below a composite that should have been recorded."""
 
     op: str
     folded: Folded
@@ -27,6 +27,7 @@ class Record:
     settings: InForce = ()
     n_calls: int = 0
     n_recomputed: int = 0
+    n_missed: int = 0
     modules: Counter[str] = field(default_factory=Counter)
     sources: Counter[str] = field(default_factory=Counter)
     kept: KeptCall = field(default_factory=KeptCall)

@@ -32,6 +32,7 @@ from audit.tracer.composites import (
     CompositeKernels,
     Interceptor,
     is_composite,
+    is_vendor_op,
     run_composite,
     run_dispatched_composite,
 )
@@ -41,7 +42,7 @@ from audit.tracer.record import Record
 from audit.tracer.signature import Folded, Folding, NotReplayable, uses_accelerator
 from audit.tracer.unaudited import FAKE, HIGHER_ORDER, is_python_op, qualified_name, reason_for
 from audit.tracer.values import KeptCall, ValueRecorder
-from audit.tracer.whereabouts import ForwardPlaces, ModuleStack, SourceLines
+from audit.tracer.whereabouts import ForwardPlaces, ModuleStack, SourceLines, within_transform
 
 #: At most this many distinct modules and source lines are kept per case; the count of calls is always exact.
 MAX_PLACES = 64
@@ -59,6 +60,7 @@ class _Handling:
     name: str
     unaudited: str
     run: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None
+    one_device: bool = False
 
 
 class Recording(TorchDispatchMode):
@@ -141,7 +143,8 @@ class Recording(TorchDispatchMode):
             handling = _Handling(qualified_name(func), "", self._run_plain_composite)
         else:
             run = self._run_python_op if is_python_op(func) else None
-            handling = _Handling(qualified_name(func), reason_for(func), run)
+            name = qualified_name(func)
+            handling = _Handling(name, reason_for(func), run, is_vendor_op(name))
         self._handling[func] = handling
         return handling
 
@@ -302,6 +305,7 @@ class Recording(TorchDispatchMode):
                 ledger.records[key] = record
             record.n_calls += 1
             record.n_recomputed += recomputed
+            record.n_missed += handling.one_device and not within_transform()
             if len(record.modules) < MAX_PLACES:
                 record.modules[place[0]] += 1
             if len(record.sources) < MAX_PLACES:

@@ -21,6 +21,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 _TORCH_FOLDER = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _AUDIT_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_TRANSFORMS_FOLDER = os.path.join(_TORCH_FOLDER, "_functorch", "")
 _CHECKPOINT_FILE = torch.utils.checkpoint.__file__
 #: The Python frame that runs the engine; None in a torch that has it elsewhere, where the whole stack is searched.
 _ENGINE: CodeType | None = getattr(getattr(torch.autograd.graph, "_engine_run_backward", None), "__code__", None)
@@ -161,6 +162,16 @@ class SourceLines:
                 return True
             frame = frame.f_back
         return False
+
+
+def within_transform() -> bool:
+    """Whether the call comes from a transform of ``torch.func``; below it the transforms themselves are gone."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(_TRANSFORMS_FOLDER):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is_outside(filename: str) -> bool:

@@ -115,3 +115,10 @@ def test_a_run_whose_every_call_is_without_a_case_claims_nothing(build):
         "Nothing was judged: no case came of 3 recorded calls. Not audited: 3 calls of aten::mm.default "
         "(not strided tensor)."
     )
+
+
+def test_an_op_of_one_device_is_a_root_cause_said_first(build):
+    headline = _headline(build, NotAudited("aten::cudnn_rnn.default", "one device", 2, missed=True), n_recorded=2)
+    assert headline.startswith(
+        "Model.py was traced into ops that only this machine's device has (aten::cudnn_rnn.default)"
+    )

@@ -234,6 +234,34 @@ def test_compiled_regions_run_eagerly_and_are_named(tmp_path: Path) -> None:
     assert "Inductor" in trace.not_audited[0].reason
 
 
+def test_an_op_of_one_device_fails_the_audit_and_the_rest_is_recorded(tmp_path: Path) -> None:
+    source = """
+import torch
+x, w = torch.ones(1, 2, 4, 4), torch.ones(2, 2, 3, 3)
+torch.ops.aten.mkldnn_convolution(x, w, None, [1, 1], [1, 1], [1, 1], 1).sin()
+"""
+    done, trace = traced(tmp_path, source)
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1] == (
+        "rocm-audit: prog.py was traced into ops that only this machine's device has "
+        "(aten::mkldnn_convolution.default); another device runs something else there, which is not audited. "
+        "Call the portable op instead [device-specific-op]"
+    )
+    assert "aten::sin.default" in ops(trace)
+
+
+def test_attention_under_vmap_is_named_and_fails_nothing(tmp_path: Path) -> None:
+    source = """
+import torch
+q = torch.ones(3, 1, 2, 4, 8)
+torch.func.vmap(lambda a: torch.nn.functional.scaled_dot_product_attention(a, a, a))(q).sin()
+"""
+    done, trace = traced(tmp_path, source)
+    assert done.returncode == 0, done.stderr
+    assert "under torch.func" in done.stdout
+    assert "aten::sin.default" in ops(trace)
+
+
 def test_a_model_that_is_served_by_a_thread_is_recorded_and_ended(tmp_path: Path) -> None:
     source = """
 import queue, threading, torch

@@ -286,7 +286,23 @@ def test_a_device_specific_op_is_named_and_the_rest_is_audited() -> None:
     [item] = trace.not_audited
     assert item.what == "aten::_scaled_dot_product_flash_attention_for_cpu.default"
     assert item.reason == "only this machine's device has this op, and another would run something else"
+    assert item.missed
     assert [case.op for case in trace.cases] == ["aten::sin.default"]
+
+
+def test_parts_of_a_composite_under_a_transform_are_named_without_blame() -> None:
+    q = torch.randn(3, 1, 2, 4, 8)
+
+    def attention(a: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(a, a, a)
+
+    trace = record(lambda: torch.func.vmap(torch.func.grad(lambda a: attention(a).sum()))(q))
+    assert {item.what.partition("(")[0] for item in trace.not_audited} == {
+        "aten::_scaled_dot_product_flash_attention_for_cpu.default",
+        "aten::_scaled_dot_product_flash_attention_for_cpu_backward.default",
+    }
+    assert not any(item.missed for item in trace.not_audited)
+    assert all(item.reason.startswith("under torch.func: ") for item in trace.not_audited)
 
 
 def test_a_composite_takes_the_path_that_it_takes_without_a_tracer() -> None:
