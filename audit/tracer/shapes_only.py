@@ -18,7 +18,7 @@ from torch.utils import _foreach_utils
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
-from audit.tracer.virtual_gpu import real_devices
+from audit.tracer.virtual_gpu import here, real_devices
 
 #: What the stand-in of one call may take: with it a trace stays far below the memory of a laptop.
 STAND_IN_BYTES = 256 << 20
@@ -42,8 +42,11 @@ class ShapesOnly(FakeTensorMode):
         if func is _DEVICE:
             return torch.device("meta") if self.in_kernel_invocation else args[0].fake_device
         try:
-            with real_devices():
+            here.kernels += 1  # as real_devices() does, on the way of every op
+            try:
                 return super().__torch_dispatch__(func, types, args, kwargs)
+            finally:
+                here.kernels -= 1
         except RuntimeError:  # values are needed, there is no shape function, or it is stricter than the op
             tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
             if sum(tensor.numel() * tensor.dtype.itemsize for tensor in tensors) > STAND_IN_BYTES:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from audit.opset import read_opset
 from audit.schema import Source, TensorSpec, Trace
 from audit.tracer.recorder import Recorder
 from audit.tracer.shapes_only import ShapesOnly
@@ -144,3 +148,23 @@ def test_nothing_of_the_mode_is_left_behind() -> None:
     faked(lambda: torch.ones(2))
     assert (torch.Tensor.numpy, torch.Tensor.tolist, torch.save, torch.utils.swap_tensors) == before
     assert torch.ones(2).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.slow
+def test_seventy_billion_weights_train_in_a_laptops_memory(checkout: Path, tmp_path: Path) -> None:
+    config = checkout / "examples" / "llama-3-70b" / "config.json"
+    options = ["--fake", "--seq", "4096", "--dtype", "bfloat16", "--mode", "train", "-o", str(tmp_path / "m.audit")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "audit", "trace", str(config), *options],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(checkout)}, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    _, status, used = os.wait4(process.pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert used.ru_maxrss < 1_500_000  # KiB, of it and the process that traces
+    trace = read_opset(tmp_path / "m.audit")
+    assert trace.n_recorded > 18_000
+    (attention,) = [case for case in trace.cases if "attention" in case.op]
+    assert attention.n_calls == 80
+    assert isinstance(attention.args[0], TensorSpec)
+    assert attention.args[0].sizes == (1, 64, 4096, 128)
+    assert attention.grads is not None
