@@ -13,7 +13,7 @@ PIP = "$(VENV)/bin/python" -m pip --disable-pip-version-check install --quiet --
 RUN = "$(VENV)/bin/python" -m
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench evidence gpu clean
+.PHONY: help demo test lint bench evidence zoo gpu clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile
@@ -37,6 +37,11 @@ bench: $(VENV)/.test ## what tracing, replaying and reporting cost here (medians
 evidence: $(VENV)/.test ## the long tests: real kills, big reports, whole models
 	$(RUN) pytest -m "(slow or evidence) and not gpu" $(PYTEST_ARGS)
 
+zoo: $(VENV)/.zoo ## every program of the zoo: audited on the simulated device (docs/zoo.md), held to the invariant
+	rm -rf reports/zoo
+	$(RUN) tests.zoo.table reports/zoo
+	$(RUN) pytest tests/zoo $(PYTEST_ARGS)
+
 gpu: $(VENV)/.test ## the tests that need a HIP or CUDA GPU, and the substituted HIP branches on it
 	$(RUN) pytest -m gpu $(PYTEST_ARGS)
 	$(RUN) pytest tests/device/test_gpu_hip_branches.py $(PYTEST_ARGS)
@@ -58,6 +63,10 @@ $(VENV)/.examples: $(VENV)/.made pyproject.toml
 $(VENV)/.test: $(VENV)/.made pyproject.toml
 	@$(PIP) --editable ".[test]"
 	@touch "$@" "$(VENV)/.examples"
+
+$(VENV)/.zoo: $(VENV)/.made pyproject.toml
+	@$(PIP) --editable ".[zoo]"
+	@touch "$@" "$(VENV)/.test" "$(VENV)/.examples"
 
 $(VENV)/.lint: $(VENV)/.made pyproject.toml
 	@$(PIP) --editable ".[lint]"

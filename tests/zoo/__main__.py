@@ -1,10 +1,13 @@
-"""``python -m tests.zoo PROGRAM`` runs one program of the zoo, for an audit to trace; without a name it lists them."""
+"""``python -m tests.zoo PROGRAM`` runs one program of the zoo and prints a digest of what it computed.
+
+For an audit to trace; without a name it lists the programs.
+"""
 
 from __future__ import annotations
 
 import sys
 
-from tests.zoo.program import seeded
+from tests.zoo.program import digest, seeded
 from tests.zoo.registry import PROGRAMS, find
 
 if __name__ == "__main__":
@@ -12,5 +15,4 @@ if __name__ == "__main__":
         for program in PROGRAMS:
             print(f"{program.name:40} {program.item}")
     else:
-        for result in seeded(find(sys.argv[1]).step):
-            print(tuple(result.shape), result.dtype)
+        print(digest(seeded(find(sys.argv[1]).step)))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy
@@ -65,6 +66,16 @@ def train(
         optimizer.step()
         optimizer.zero_grad()
     return [*losses, *last, *state(model)]
+
+
+def digest(results: Iterable[torch.Tensor]) -> str:
+    """Of shapes, dtypes and bits."""
+    total = hashlib.sha256()
+    for tensor in results:
+        total.update(repr((tuple(tensor.shape), tensor.dtype)).encode())
+        plain = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().flatten()
+        total.update(plain.view(torch.uint8).numpy().tobytes() if plain.numel() else b"")
+    return total.hexdigest()
 
 
 def seeded(step: Step) -> Iterator[torch.Tensor]:
