@@ -1,6 +1,7 @@
 """How the elements of an index or mask lie to each other: repetitions, order, triangles, padding, blocks.
 
-Worked out without waiting for a GPU: every answer is a number on the tensor's own device, read when it is done.
+Worked out without waiting for a GPU: every answer is a number on the tensor's own device, read when it is done. So no
+Python number is made a tensor there (as ``where`` and ``new_tensor`` do), which would copy it and wait.
 """
 
 from __future__ import annotations
@@ -64,12 +65,12 @@ def _of_integers(raw: torch.Tensor) -> torch.Tensor:
     place = torch.arange(n, device=raw.device)
     begins = torch.ones(n, dtype=torch.bool, device=raw.device)
     begins[1:] = ordered[1:] != ordered[:-1]
-    begun = place.where(begins, 0).cummax(0).values
+    begun = (place * begins).cummax(0).values
     rows = looked[: n // n_columns * n_columns].reshape(-1, n_columns) if n >= n_columns else looked.reshape(1, -1)
     left, right = rows[:, :-1], rows[:, 1:]
     rises, falls = (left <= right).all(), (left >= right).all()
     order = _chosen(raw, [falls, rises, (left < right).all()], [3, 1, 2]) if rows.size(1) > 1 else begun.new_zeros(())
-    return torch.stack([begun.new_tensor(n), begins.sum(), (place - begun).max() + 1, order, begun.new_zeros(())])
+    return torch.stack([begun.new_zeros(()) + n, begins.sum(), (place - begun).max() + 1, order, begun.new_zeros(())])
 
 
 def _first(raw: torch.Tensor, n: int) -> torch.Tensor:
@@ -103,12 +104,12 @@ def _of_mask(raw: torch.Tensor) -> torch.Tensor:
         codes += ["upper", "lower"]
     pattern = _chosen(raw, tests, [_PATTERNS.index(cast(Pattern, code)) for code in codes])
     is_block = pattern == _PATTERNS.index("block")
-    return torch.stack([zero + rows.numel(), torch.where(is_block, n_blocks, 2), zero + 1, zero, pattern])
+    return torch.stack([zero + rows.numel(), 2 + is_block * (n_blocks - 2), zero + 1, zero, pattern])
 
 
 def _chosen(raw: torch.Tensor, tests: list[torch.Tensor], codes: list[int]) -> torch.Tensor:
     """The code of the last test that holds, 0 where none does."""
     chosen = torch.zeros((), dtype=torch.int64, device=raw.device)
     for test, code in zip(tests, codes, strict=True):
-        chosen = torch.where(test, code, chosen)
+        chosen = chosen * ~test + test * code
     return chosen

@@ -313,9 +313,9 @@ def _moments(raw: torch.Tensor) -> torch.Tensor:
     picked = flat[::step].to(torch.float64)
     finite = picked.isfinite()
     n_finite = finite.sum().clamp(min=1)
-    clean = picked.where(finite, 0.0)
+    clean = picked.masked_fill(~finite, 0.0)  # not where(): its number would be copied to the GPU, which waits
     mean = clean.sum() / n_finite
-    std = (((clean - mean) ** 2).where(finite, 0.0).sum() / n_finite).sqrt()
+    std = (((clean - mean) ** 2).masked_fill(~finite, 0.0).sum() / n_finite).sqrt()
     smallest = torch.finfo(raw.dtype).smallest_normal if raw.is_floating_point() else 0.0
     shares = [
         picked == 0,
