@@ -62,7 +62,7 @@ def _cast_on_the_cpu() -> list[torch._ops.OpOverload]:
 
 def unknown_ops() -> list[str]:
     """Ops that this torch casts on a GPU, and this module does not know: a newer torch has added them."""
-    known = {op.name() for op, _ in GpuCasts().policies()}
+    known = {op.name() for op, _ in GpuCasts(lambda tensor: True).policies()}
     names = torch._C._dispatch_get_all_op_names()
     listed = {name for name in names if torch._C._dispatch_has_kernel_for_dispatch_key(name, _GPU)}
     return sorted(listed - known)
@@ -71,7 +71,8 @@ def unknown_ops() -> list[str]:
 class GpuCasts:
     """The Python kernels, and the low-precision copies of fp32 weights that are kept while a region is open."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_gpu: Callable[[torch.Tensor], bool]) -> None:
+        self._on_gpu = on_gpu
         self._library: torch.library.Library | None = None
         self._copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
@@ -80,8 +81,8 @@ class GpuCasts:
         by_name: tuple[tuple[Iterable[str], _Policy], ...] = (
             (LOWER_PRECISION, self._in_lower_precision),
             (FP32, self._in_fp32),
-            (FP32_RESULT, _with_fp32_result),
-            (FP32_RESULT_BY, _with_fp32_result_by),
+            (FP32_RESULT, self._with_fp32_result),
+            (FP32_RESULT_BY, self._with_fp32_result_by),
             (PROMOTE, self._promoted),
             (BANNED, _refused),
         )
@@ -125,8 +126,31 @@ class GpuCasts:
 
     def _promoted(self, op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         lower = torch.get_autocast_dtype("cuda")
-        dtypes = {tensor.dtype for tensor in _tensors((args, tuple(kwargs.values()))) if _is_eligible(tensor)}
+        dtypes = {tensor.dtype for tensor in _tensors((args, tuple(kwargs.values()))) if self._is_eligible(tensor)}
         return self._cast_to(lower if dtypes <= {lower} else torch.float32, op, args, kwargs)
+
+    def _with_fp32_result(self, op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if not self._is_eligible(args[0]):
+            return op(*args, **kwargs)
+        bound = {**dict(zip((argument.name for argument in op._schema.arguments), args, strict=False)), **kwargs}
+        if bound.get("dtype") is None:
+            bound["dtype"] = torch.float32
+        return op(**bound)
+
+    def _with_fp32_result_by(self, op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        other = find_overload(FP32_RESULT_BY[op.name().removeprefix("aten::")])
+        assert other is not None
+        given = [*args, *(argument.default_value for argument in op._schema.arguments[len(args) :])]
+        return other(*given, dtype=torch.float32 if self._is_eligible(args[0]) else args[0].dtype, **kwargs)
+
+    def _is_eligible(self, tensor: Any) -> bool:
+        """Whether autocast may cast it: on the GPU, floating point, and not double."""
+        return (
+            isinstance(tensor, torch.Tensor)
+            and tensor.is_floating_point()
+            and tensor.dtype is not torch.float64
+            and self._on_gpu(tensor)
+        )
 
     def _cast_to(self, dtype: torch.dtype, op: torch._ops.OpOverload, args: Any, kwargs: dict[str, Any]) -> Any:
         cast_kwargs = {name: self._cast(value, dtype) for name, value in kwargs.items()}
@@ -135,7 +159,7 @@ class GpuCasts:
     def _cast(self, value: Any, dtype: torch.dtype) -> Any:
         if isinstance(value, (list, tuple)):
             return [self._cast(item, dtype) for item in value]
-        if not isinstance(value, torch.Tensor) or not _is_eligible(value) or value.dtype == dtype:
+        if not isinstance(value, torch.Tensor) or not self._is_eligible(value) or value.dtype == dtype:
             return value
         if dtype != torch.get_autocast_dtype("cuda") or not _is_weight(value) or not torch.is_autocast_cache_enabled():
             return value.to(dtype)
@@ -155,29 +179,8 @@ def _kernel(op: torch._ops.OpOverload, policy: _Policy) -> Callable[..., Any]:
     return kernel
 
 
-def _with_fp32_result(op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if not _is_eligible(args[0]):
-        return op(*args, **kwargs)
-    bound = {**dict(zip((argument.name for argument in op._schema.arguments), args, strict=False)), **kwargs}
-    if bound.get("dtype") is None:
-        bound["dtype"] = torch.float32
-    return op(**bound)
-
-
-def _with_fp32_result_by(op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    other = find_overload(FP32_RESULT_BY[op.name().removeprefix("aten::")])
-    assert other is not None
-    given = [*args, *(argument.default_value for argument in op._schema.arguments[len(args) :])]
-    return other(*given, dtype=torch.float32 if _is_eligible(args[0]) else args[0].dtype, **kwargs)
-
-
 def _refused(op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     raise RuntimeError(f"{op.name()} is refused under autocast on a GPU: its result is unsafe in half precision")
-
-
-def _is_eligible(tensor: Any) -> bool:
-    """Whether autocast may cast it: floating point, and not double."""
-    return isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and tensor.dtype is not torch.float64
 
 
 def _is_weight(tensor: torch.Tensor) -> bool:
@@ -196,20 +199,20 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 # --- regions ---------------------------------------------------------------------------------------------------
 
 
-def patch_autocast(replace: Callable[[Any, str, Any], None], names_gpu: Callable[[], None]) -> Callable[[], None]:
+def patch_autocast(
+    replace: Callable[[Any, str, Any], None],
+    names_gpu: Callable[[], None],
+    on_gpu: Callable[[torch.Tensor], bool],
+) -> Callable[[], None]:
     """Patches autocast by ``replace(owner, name, value)``; returns what takes the kernels out again.
 
-    ``names_gpu`` is called when the program opens a region for a GPU.
+    ``names_gpu`` is called when the program opens a region for a GPU, whose casts are for tensors that are ``on_gpu``.
     """
-    casts = GpuCasts()
-    region = autocast_mode.autocast
-    start, enter, leave = region.__init__, region.__enter__, region.__exit__
-    clear, cast = torch.clear_autocast_cache, autocast_mode._cast
+    casts, region = GpuCasts(on_gpu), autocast_mode.autocast
+    start, enter, leave, clear = region.__init__, region.__enter__, region.__exit__, torch.clear_autocast_cache
 
     def init(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
-        # Inside a GPU's region the program asks its tensors for their device, and they answer ``cpu``.
-        inside = device_type == "cpu" and torch.is_autocast_enabled("cuda")
-        start(self, "cuda" if inside else device_type, *args, **kwargs)
+        start(self, device_type, *args, **kwargs)
         if device_type == "cuda":
             names_gpu()
 
@@ -217,6 +220,8 @@ def patch_autocast(replace: Callable[[Any, str, Any], None], names_gpu: Callable
         """The kernels are there while a GPU's region is open, and are not in the way of a CPU's own."""
         if torch.is_autocast_enabled("cuda"):
             casts.install()
+            torch.set_autocast_enabled("cpu", True)
+            torch.set_autocast_dtype("cpu", torch.get_autocast_dtype("cuda"))
         elif torch.is_autocast_enabled("cpu"):
             casts.remove()
 
@@ -224,16 +229,14 @@ def patch_autocast(replace: Callable[[Any, str, Any], None], names_gpu: Callable
         self._cpu_before = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
         result = enter(self)
         if self.device == "cuda":
-            torch.set_autocast_enabled("cpu", self._enabled)
-            torch.set_autocast_dtype("cpu", self.fast_dtype)
+            torch.set_autocast_enabled("cpu", False)
         settle()
         return result
 
     def close_region(self: Any, *details: Any) -> Any:
         result = leave(self, *details)
-        if self.device == "cuda":
-            torch.set_autocast_enabled("cpu", self._cpu_before[0])
-            torch.set_autocast_dtype("cpu", self._cpu_before[1])
+        torch.set_autocast_enabled("cpu", self._cpu_before[0])
+        torch.set_autocast_dtype("cpu", self._cpu_before[1])
         settle()
         return result
 
@@ -241,11 +244,7 @@ def patch_autocast(replace: Callable[[Any, str, Any], None], names_gpu: Callable
         casts.clear()
         clear()
 
-    def cast_on_cpu(value: Any, device_type: str, dtype: torch.dtype) -> Any:
-        return cast(value, "cpu" if device_type == "cuda" else device_type, dtype)  # for custom_fwd(cast_inputs=...)
-
     for name, method in (("__init__", init), ("__enter__", open_region), ("__exit__", close_region)):
         replace(region, name, method)
     replace(torch, "clear_autocast_cache", clear_both)
-    replace(autocast_mode, "_cast", cast_on_cpu)
     return casts.remove

@@ -1,9 +1,9 @@
 """The default form of an optimizer: one ``_foreach_`` op over all parameters on a GPU, a loop over them on the CPU.
 
-A trace made without a GPU takes the GPU's default where it can. On the CPU the two forms give the same bits for some
-optimizers in fp32 and fp64 (measured on torch 2.13, tests/tracer/test_optimizers.py), and a program that never names a
-GPU must compute what it computes untraced: for it the others keep their loop, and the trace says so. A program that
-names one is left alone: its parameters say where they are (``virtual_gpu``), and torch chooses as it would there.
+A trace made without a GPU takes the GPU's default where it can. What a redirected program has on its virtual GPU gets
+it from torch itself. A program that names no GPU must compute what it computes untraced: on the CPU the two forms give
+the same bits for some optimizers in fp32 and fp64 (measured on torch 2.13, tests/tracer/test_optimizers.py); the others
+keep their loop, and the trace says so.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from types import ModuleType
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 
 #: Modules of torch.optim whose two forms agree bit for bit. NAdam, RAdam, ASGD and a tensor ``lr`` of Adamax do not.
 _SAME_BITS = frozenset({"sgd", "adam", "adamw", "adagrad", "rmsprop", "adadelta", "rprop"})
@@ -24,13 +22,15 @@ _SAME_BITS = frozenset({"sgd", "adam", "adamw", "adagrad", "rmsprop", "adadelta"
 _SAME_BITS_DTYPES = frozenset({torch.float32, torch.float64})
 _CHOICE = "_default_to_fused_or_foreach"
 
+_Choice = Callable[..., tuple[bool, bool]]
+
 
 @contextmanager
 def chosen_as_on_gpu(names_gpu: Callable[[], bool], note: Callable[[str], None]) -> Iterator[None]:
     """While open, optimizers of parameters on the CPU default to the form that they have on a GPU.
 
-    ``names_gpu`` says whether the program has named a GPU by now; ``note`` gets a sentence for each optimizer that kept
-    its loop.
+    Not once ``names_gpu()``: then parameters on the CPU are the host's. ``note`` gets a sentence for each optimizer
+    that kept its loop.
     """
     kept: set[str] = set()
 
@@ -41,16 +41,10 @@ def chosen_as_on_gpu(names_gpu: Callable[[], bool], note: Callable[[str], None])
 
     with ExitStack() as stack:
         for module in _optimizer_modules():
-            _patch(stack, module, _CHOICE, partial(_gpu_choice, module, names_gpu, keep))
+            original = getattr(module, _CHOICE)
+            setattr(module, _CHOICE, _gpu_choice(module, original, names_gpu, keep))
+            stack.callback(setattr, module, _CHOICE, original)
         yield
-
-
-def _patch(stack: ExitStack, module: ModuleType, name: str, replacement: Callable[[Any], Any]) -> None:
-    """Replaces what ``module`` calls by ``name`` until the stack is closed, where this torch has it."""
-    original = getattr(module, name, None)
-    if original is not None:
-        setattr(module, name, replacement(original))
-        stack.callback(setattr, module, name, original)
 
 
 def _optimizer_modules() -> list[ModuleType]:
@@ -62,13 +56,10 @@ def _optimizer_modules() -> list[ModuleType]:
 
 
 def _gpu_choice(
-    module: ModuleType,
-    names_gpu: Callable[[], bool],
-    keep: Callable[[str], None],
-    original: Callable[..., tuple[bool, bool]],
-) -> Callable[..., tuple[bool, bool]]:
+    module: ModuleType, original: _Choice, names_gpu: Callable[[], bool], keep: Callable[[str], None]
+) -> _Choice:
     name = module.__name__.rpartition(".")[2]
-    types = (torch.Tensor, torch.nn.Parameter, FakeTensor)  # a list op takes no other subclasses
+    types = (torch.Tensor, torch.nn.Parameter)  # a list op takes no subclasses
 
     def choose(params: list[torch.Tensor], differentiable: bool, *args: Any, **kwargs: Any) -> tuple[bool, bool]:
         fused, foreach = original(params, differentiable, *args, **kwargs)

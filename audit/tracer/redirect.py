@@ -263,7 +263,7 @@ def cuda_redirected_to_cpu(device: DeviceInfo) -> Iterator[None]:
             patches.set(torch.cuda, f"{name}Tensor", _from_type(getattr(torch, f"{name}Tensor")))
         _patch_generator(patches)
         _patch_data_parallel(patches)
-        stack.callback(patch_autocast(patches.set, GPU_NAMED.set))
+        stack.callback(patch_autocast(patches.set, GPU_NAMED.set, is_on_gpu))
         answer_as(device, patches)
         virtual_gpu.install(patches)
         yield

@@ -144,13 +144,6 @@ class _LikeForward(torch.autograd.Function):
         return grad @ weight.T, x.T @ grad
 
 
-def _asks_its_tensors(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """As rotary embeddings do: no autocast on the tensor's own device."""
-    y = F.linear(x, weight)
-    with torch.autocast(device_type=y.device.type, enabled=False):
-        return (y.float() @ weight).cos()
-
-
 def forms() -> Iterator[Call]:
     """Regions, nested, disabled and without copies of weights, and functions with a cast of their own."""
     x, weight = _leaf(3, 4), _leaf(4, 4)
@@ -158,7 +151,6 @@ def forms() -> Iterator[Call]:
     yield "regions", _regions, (x, weight), {}
     yield "custom_fwd with cast_inputs", _in_region(_Exact.apply), (x, weight), {}
     yield "custom_fwd", _in_region(_LikeForward.apply), (x, weight), {}
-    yield "the tensor's own device", _in_region(_asks_its_tensors), (x, weight), {}
     with torch.no_grad():
         yield "frozen weights", _in_region(_twice), (x.detach(), weight.detach()), {}
     convolution = nn.Conv2d(3, 4, 3)

@@ -27,6 +27,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensor,
     FakeTensorMode,
 )
+from torch.amp import autocast_mode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
@@ -239,7 +240,9 @@ def main(corpus: str) -> None:
         from tests.fidelity.autocast_calls import calls as autocast_calls
 
         torch.cuda.is_available = torch.cuda.is_bf16_supported = lambda *_: True
-        patch_autocast(setattr, lambda: None)
+        patch_autocast(setattr, lambda: None, lambda tensor: True)
+        cast = autocast_mode._cast  # of custom_fwd, which asks each tensor: here the CPU stands for the GPU
+        autocast_mode._cast = lambda value, kind, dtype: cast(cast(value, "cpu", dtype), kind, dtype)
         whole.with_dtypes = True
         compare(whole, autocast_calls(), seen)
     elif corpus == "opinfo":

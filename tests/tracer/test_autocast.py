@@ -34,13 +34,18 @@ def on_the_cpu() -> list[torch.Tensor]:
     return [y.detach(), z.detach(), weight.grad]
 
 
+def linear(device: str) -> torch.Tensor:
+    return F.linear(torch.randn(3, 4, device=device), torch.randn(2, 4, device=device))
+
+
 def test_a_region_for_the_cpu_is_the_cpus_own_before_and_after_one_for_a_gpu() -> None:
     expected = on_the_cpu()
     assert [tensor.dtype for tensor in expected] == [torch.bfloat16, torch.float32, torch.float32]
     with redirected():
         before = on_the_cpu()
         with torch.autocast("cuda"):
-            assert F.linear(torch.randn(3, 4), torch.randn(2, 4)).exp().dtype == torch.float32
+            assert linear("cuda").dtype == torch.float16
+            assert torch.ones(2, device="cuda", dtype=torch.float16).exp().dtype == torch.float32
         after = on_the_cpu()
     left = on_the_cpu()
     for seen in (before, after, left):
@@ -54,8 +59,11 @@ def test_what_a_program_asks_about_its_region_is_answered_as_on_a_gpu() -> None:
         assert torch.get_autocast_dtype("cuda") == torch.bfloat16
         with torch.autocast("cuda", enabled=False):
             assert not torch.is_autocast_enabled()
-            assert F.linear(torch.randn(3, 4), torch.randn(2, 4)).dtype == torch.float32
-        assert F.linear(torch.randn(3, 4), torch.randn(2, 4)).dtype == torch.bfloat16
+            assert linear("cuda").dtype == torch.float32
+        with torch.autocast("cpu", enabled=False):  # as checkpointing opens one beside the GPU's
+            assert linear("cuda").dtype == torch.bfloat16
+        assert linear("cuda").dtype == torch.bfloat16
+        assert linear("cpu").dtype == torch.float32  # the host's tensors are not the GPU's to cast
     assert not torch.is_autocast_enabled("cpu")
 
 
@@ -65,7 +73,9 @@ def test_training_in_half_precision_with_a_scaler_gives_the_ops_of_a_gpu() -> No
         optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.1), torch.amp.GradScaler("cuda")
         for _ in range(2):
             with torch.autocast("cuda", dtype=torch.float16):
-                loss = F.cross_entropy(model(torch.randn(2, 3, 8, 8, device="cuda")), torch.tensor([1, 2]))
+                loss = F.cross_entropy(
+                    model(torch.randn(2, 3, 8, 8, device="cuda")), torch.tensor([1, 2], device="cuda")
+                )
             scaler.scale(loss).backward()
             scaler.unscale_(optimizer)
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -91,4 +101,4 @@ def test_training_in_half_precision_with_a_scaler_gives_the_ops_of_a_gpu() -> No
 
 def test_what_a_gpu_refuses_is_refused() -> None:
     with redirected(), torch.autocast("cuda"), pytest.raises(RuntimeError, match="unsafe"):
-        F.binary_cross_entropy(torch.rand(3), torch.rand(3))
+        F.binary_cross_entropy(torch.rand(3, device="cuda"), torch.rand(3, device="cuda"))

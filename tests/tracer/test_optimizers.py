@@ -97,6 +97,21 @@ def test_parameters_on_the_gpu_get_the_gpus_form(kind: str) -> None:
     assert notes == []
 
 
+def test_parameters_that_a_program_with_a_gpu_keeps_on_the_host_are_stepped_by_a_loop() -> None:
+    recorder = Recorder(None)
+    gpu = DeviceInfo("none", "AMD Instinct MI300X", "gfx942", {})
+    with cuda_redirected_to_cpu(gpu), chosen_as_on_gpu(GPU_NAMED.is_set, [].append):
+        recorder.start()
+        try:
+            torch.ones(1).cuda()
+            trained("AdamW", {})
+        finally:
+            recorder.stop()
+    named = {item.what for item in recorder.build(Source("script", "test"), {})[0].not_audited}
+    assert "aten::addcdiv_.default" in named
+    assert not is_foreach(named)
+
+
 @pytest.mark.parametrize("options", [{"foreach": False}, {"fused": True}, {"fused": True, "lr": torch.tensor(0.01)}])
 def test_what_the_program_asked_for_stays(options: dict[str, Any]) -> None:
     _, ops, _ = traced(lambda: trained("AdamW", options, device="cuda"))
