@@ -13,7 +13,7 @@ PIP = "$(VENV)/bin/python" -m pip --disable-pip-version-check install --quiet --
 RUN = "$(VENV)/bin/python" -m
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench evidence zoo gpu clean
+.PHONY: help demo test lint bench evidence zoo gpu fidelity clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile
@@ -45,6 +45,9 @@ zoo: $(VENV)/.zoo ## every program of the zoo: audited on the simulated device (
 gpu: $(VENV)/.test ## the tests that need a HIP or CUDA GPU, and the substituted HIP branches on it
 	$(RUN) pytest -m gpu $(PYTEST_ARGS)
 	$(RUN) pytest tests/device/test_gpu_hip_branches.py $(PYTEST_ARGS)
+
+fidelity: $(VENV)/.test ## does a trace made without a GPU lead to the ops that the GPU here runs
+	$(RUN) tests.fidelity
 
 clean: ## remove .venv and everything that was built
 	rm -rf "$(VENV)" build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
