@@ -10,12 +10,13 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import wraps
 from typing import Any
 
 import torch
 import torch._dynamo.eval_frame
+import torch.export
 from torch.jit._script import RecursiveScriptModule
 
 COMPILED = "traced eagerly: the kernels that Inductor would generate are not audited"
@@ -26,16 +27,21 @@ _OWN_USERS = ("torch._higher_order_ops.", "torch.nn.attention.flex_attention")
 
 
 class CompiledRegions:
-    """From ``install`` to ``remove`` compiled regions run eagerly; ``name`` is told of each that is made or entered."""
+    """From ``install`` to ``remove`` compiled regions run eagerly; ``name`` is told of each that is made or entered.
 
-    def __init__(self, name: Namer) -> None:
+    ``torch.export`` runs within ``exporting()``.
+    """
+
+    def __init__(self, name: Namer, exporting: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
         self._name = name
+        self._exporting = exporting
         self._installed = ExitStack()
         self._own = threading.local()
 
     def install(self) -> None:
         enter = self._installed.enter_context
         enter(replaced(torch, "compile", self._compile))
+        enter(replaced(torch.export, "export", self._export))
         # Private, and called each time that a compiled region is entered; without it the stance alone does the work.
         enter(replaced(torch._dynamo.eval_frame, "_callback_from_stance", self._callback))
         for private in ("_jit_script_compile", "_create_function_from_trace"):
@@ -55,6 +61,14 @@ class CompiledRegions:
             return self._with_compiler(compiled) if own else compiled
 
         return compile
+
+    def _export(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def export(*args: Any, **kwargs: Any) -> Any:
+            with self._exporting():
+                return original(*args, **kwargs)
+
+        return export
 
     def _with_compiler(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         """``compiled``, for which the stance does not hold."""

@@ -44,7 +44,7 @@ class Recorder:
         self._parts = (
             self._composites,
             self.modules,
-            CompiledRegions(self.name),
+            CompiledRegions(self.name, self.modules.away),
             ThreadWatch(self._recording),
             ProcessWatch(self.name, self._ledger.close),
             LaunchWatch(self.name, lambda: self.modules.here().path),

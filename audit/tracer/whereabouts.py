@@ -10,7 +10,8 @@ import sys
 import threading
 import weakref
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
 
@@ -86,14 +87,26 @@ class ModuleStacks:
 
     def install(self) -> None:
         self._first = self._stacks.stack = ModuleStack()
+        self._hook()
+
+    def remove(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _hook(self) -> None:
         self._handles = [
             register_module_forward_pre_hook(self._enter),
             register_module_forward_hook(self._leave, always_call=True),
         ]
 
-    def remove(self) -> None:
-        for handle in self._handles:
-            handle.remove()
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Without the hooks, for what looks at a module's hooks or calls it for its shapes alone (``torch.export``)."""
+        self.remove()
+        try:
+            yield
+        finally:
+            self._hook()
 
     def _enter(self, module: torch.nn.Module, args: Any) -> None:
         stack = self.here()

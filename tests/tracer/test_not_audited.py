@@ -18,7 +18,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from audit.schema import NotAudited, Trace
+from audit.schema import NotAudited
 from tests.tracer.invariant import check
 
 
@@ -152,6 +152,19 @@ def test_a_script_module_is_named_and_its_ops_are_recorded() -> None:
     assert seen(work)["TorchScript"].reason.startswith("TorchScript, run with its fuser off")
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_program_that_exports_its_model_is_recorded_when_it_runs_it(strict: bool) -> None:
+    """Strict export fails where modules have hooks, the tracer's too."""
+
+    def program() -> torch.Tensor:
+        exported = torch.export.export(torch.nn.Linear(4, 8), (torch.ones(2, 4),), strict=strict)
+        return exported.module()(torch.ones(2, 4))
+
+    trace = check(program)
+    assert [case.n_calls for case in trace.cases if case.op == "aten::addmm.default"] == [1]
+    assert {item.what for item in trace.not_audited if item.computes} == set()
+
+
 def test_the_state_of_torch_is_what_it_was_before_the_trace() -> None:
     def state() -> list[Any]:
         return [
@@ -164,10 +177,6 @@ def test_the_state_of_torch_is_what_it_was_before_the_trace() -> None:
     before = state()
     seen(lambda: None)
     assert state() == before
-
-
-def trace_of(program: Callable[[], Any]) -> Trace:
-    return check(program)
 
 
 def test_a_custom_op_with_autograd_has_its_inner_ops_in_both_phases() -> None:
@@ -185,7 +194,7 @@ def test_a_custom_op_with_autograd_has_its_inner_ops_in_both_phases() -> None:
         scaled_sine(x).sum().backward()
         return x
 
-    trace = trace_of(program)
+    trace = check(program)
     phases = {case.op: case.phase for case in trace.cases}
     assert phases["aten::sin.default"] == "forward"
     assert phases["aten::cos.default"] == "backward"
@@ -210,6 +219,6 @@ def test_threads_that_record_at_once_lose_no_call() -> None:
             thread.join()
         return inputs
 
-    counts = {(case.op, case.phase): case.n_calls for case in trace_of(program).cases}
+    counts = {(case.op, case.phase): case.n_calls for case in check(program).cases}
     assert counts["aten::sin.default", "forward"] == counts["aten::cos.default", "backward"] == 100
     assert counts["aten::scaled_dot_product_attention.default", "forward"] == 100
