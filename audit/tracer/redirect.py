@@ -14,6 +14,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any
 
 import torch
+from torch.nested._internal import sdpa as _nested_sdpa
+from torch.nn.attention import SDPBackend
 from torch.utils._device import DeviceContext, _device_constructors
 
 from audit.schema import DeviceInfo
@@ -96,6 +98,17 @@ def _from_host(function: Callable[..., Any]) -> Callable[..., Any]:
         return made.requires_grad_() if requires_grad else made
 
     return make
+
+
+def _nested(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``torch.nested.nested_tensor``: the jagged form is made in Python, of functions that know what to do."""
+    make = _factory(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return (function if kwargs.get("layout") is torch.jagged else make)(*args, **kwargs)
+
+    return call
 
 
 def _method(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -246,7 +259,8 @@ def cuda_redirected_to_cpu(device: DeviceInfo) -> Iterator[None]:
         for name in ("fftfreq", "rfftfreq"):
             patches.wrap(torch.fft, name, _factory)
         for name in ("nested_tensor", "as_nested_tensor"):
-            patches.wrap(torch.nested, name, _factory)
+            patches.wrap(torch.nested, name, _nested)
+        patches.wrap(_nested_sdpa, "_select_sdp_backend", lambda function: lambda *args: SDPBackend.MATH)
         patches.wrap(torch.Tensor, "_make_wrapper_subclass", lambda function: staticmethod(_factory(function)))
         patches.wrap(torch, "load", _loading)
         patches.wrap(DeviceContext, "__init__", _device_context)  # `with torch.device("cuda"):`, set_default_device

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch._C import _functorch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.nested._internal.nested_tensor import NestedTensor
 
 from audit.tracer.patches import Patches
 
@@ -93,9 +94,12 @@ def mark_results(func: Any, output: Any) -> None:
 
 @cache
 def _makes_tensors(func: Any) -> bool:
-    """Whether a result is no operand or view of one. A higher-order op has no schema, and may make some."""
+    """Whether a result is no operand: a view may be one of a tensor without a storage (nested), whose mark is its own.
+
+    A higher-order op has no schema, and may make tensors.
+    """
     schema = getattr(func, "_schema", None)
-    return schema is None or any(entry.alias_info is None for entry in schema.returns)
+    return schema is None or not schema.is_mutable or any(entry.alias_info is None for entry in schema.returns)
 
 
 @contextmanager
@@ -122,6 +126,8 @@ def install(patches: Patches) -> None:
     """Lets tensors answer by their marks, until the patches are taken back."""
     _active.set()
     patches.stack.callback(_active.clear)
+    patches.set(FakeTensor, "__new__", staticmethod(_fake_on_cpu(FakeTensor.__new__)))
+    patches.set(NestedTensor, "__new__", staticmethod(_together(NestedTensor.__new__)))
     patches.set(torch.Tensor, "device", property(_answering(torch.Tensor.device)))
     patches.set(FakeTensor, "device", property(_answering(FakeTensor.device)))
     patches.set(torch.Tensor, "is_cuda", property(is_on_gpu))
@@ -155,6 +161,27 @@ def _grouped(original: Any) -> Any:
         }
 
     return group
+
+
+def _fake_on_cpu(original: Any) -> Any:
+    """A fake tensor of the program's, or of torch's own tracing in flex_attention: on the GPU it would end the process.
+
+    Autograd asks for the library of a fake tensor's device, and a build for the CPU has none.
+    """
+
+    def new(kind: Any, mode: Any, elem: Any, device: torch.device, *args: Any, **kwargs: Any) -> Any:
+        return original(kind, mode, elem, CPU if device.type == "cuda" else device, *args, **kwargs)
+
+    return new
+
+
+def _together(original: Any) -> Any:
+    """The values of a jagged tensor are where its offsets are; in attention they lose their storage."""
+
+    def new(kind: Any, values: torch.Tensor, offsets: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return original(kind, put_on_gpu(values) if is_on_gpu(offsets) else values, offsets, *args, **kwargs)
+
+    return new
 
 
 def _clone(original: Any) -> Any:

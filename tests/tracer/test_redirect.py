@@ -235,6 +235,22 @@ def test_a_program_without_a_gpu_is_audited_whole() -> None:
     assert {case.op for case in traced(lambda: torch.ones(3) + 1).cases} == {"aten::ones.default", "aten::add.Tensor"}
 
 
+def test_jagged_attention_and_fake_tensors_of_torchs_own_run_to_their_end() -> None:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    def program() -> None:
+        x = torch.nested.nested_tensor([torch.rand(3, 8), torch.rand(5, 8)], layout=torch.jagged, device="cuda")
+        heads = torch.nn.Linear(8, 24, device="cuda")(x).chunk(3, -1)
+        q, k, v = (head.unflatten(-1, [2, 4]).transpose(1, 2) for head in heads)
+        torch.nn.functional.scaled_dot_product_attention(q, k, v).values().sum().backward()
+        q = torch.rand(1, 2, 16, 16, device="cuda", requires_grad=True)
+        flex_attention(q, q, q).sum().backward()
+        assert q.grad is not None
+
+    trace = traced(program)
+    assert "aten::addmm.default" in {case.op for case in trace.cases}
+
+
 # --- a ROCm machine answers ------------------------------------------------------------------------------------------
 
 
