@@ -10,6 +10,7 @@ import json
 import os
 import stat
 import struct
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,7 @@ TEXTS = {
     "op text": "qztext", "variable": "qzsetting", "unicode": "qzß漢字",
 }  # fmt: skip
 #: Numbers, by where it has them. Their bytes as fp16 and bf16 are no ASCII, so that chance does not find them in JSON.
-FLOATS = {"weight": -2713.6501, "input": -377.12503, "double": -8.8123456789e-5}
+FLOATS = {"weight": -2713.6501, "input": -37712.503, "double": -8.8123456789e-5}
 INTEGERS = {"index": 73912847, "token": 58214}
 
 PROGRAM = f"""
@@ -112,7 +113,9 @@ def text_forms(text: str) -> Iterator[bytes]:
 
 
 def integer_forms(number: int) -> Iterator[bytes]:
-    yield from (str(number).encode(), f"{number:,}".encode(), f"{number:x}".encode(), struct.pack("<q", number))
+    texts = (str(number), f"{number:,}", f"{number:x}")
+    yield from (text.encode() for text in texts if len(text) >= 5)  # fewer are found by chance in the digits of a key
+    yield struct.pack("<q", number)
 
 
 def float_forms(number: float) -> Iterator[bytes]:
@@ -122,7 +125,8 @@ def float_forms(number: float) -> Iterator[bytes]:
     rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16  # to bfloat16, to nearest even
     brain = struct.unpack("<f", struct.pack("<I", rounded << 16))[0]
     for value in (number, float(single), float(np.float16(number)), brain):
-        yield from {repr(abs(value)).encode(), f"{abs(value):.4f}".encode(), f"{abs(value):.6g}".encode()}
+        texts = {repr(abs(value)), f"{abs(value):.4f}", f"{abs(value):.6g}"}
+        yield from (text.encode() for text in texts if len(text) >= 6)
     for pattern in (struct.pack("<d", number), struct.pack("<f", number), np.float16(number).tobytes()):
         yield from (pattern, pattern[::-1])
     yield struct.pack("<H", rounded)
@@ -153,8 +157,18 @@ def test_no_float_is_in_any_byte(made: Made, where: str) -> None:
     forms = list(float_forms(FLOATS[where]))
     assert any(form in made.plain.read_bytes() for form in forms)
     for form in forms:
-        assert form not in made.private.read_bytes(), form
-        assert len(form) < 4 or form not in (made.run / "run.jsonl").read_bytes(), form
+        # Two bytes are found by chance in a checksum; the content is ASCII, and they are not.
+        content = made.private.read_bytes() if len(form) > 2 else json_of(made.private)
+        assert form not in content, form
+        assert form not in (made.run / "run.jsonl").read_bytes(), form
+
+
+def json_of(path: Path) -> bytes:
+    with zipfile.ZipFile(path) as archive:
+        assert archive.namelist() == ["trace.json"]
+        content = archive.read("trace.json")
+    assert content.isascii()
+    return content
 
 
 @pytest.mark.parametrize("where", list(INTEGERS))
@@ -225,7 +239,7 @@ def test_a_private_copy_of_a_plain_trace_is_as_private(made: Made, cli: Cli, tmp
     content = (tmp_path / "copy.audit").read_bytes()
     hidden = (map(text_forms, TEXTS.values()), map(float_forms, FLOATS.values()), map(integer_forms, INTEGERS.values()))
     for forms in itertools.chain(*hidden):
-        assert not any(form in content for form in forms)
+        assert not any(form in content for form in forms if len(form) > 2)
     assert {case.key for case in read_opset(tmp_path / "copy.audit").cases} == {
         case.key for case in read_opset(made.private).cases
     }
