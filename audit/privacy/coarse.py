@@ -7,6 +7,7 @@ some hundred values that a weight could have had.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Container
 from typing import TypeVar
 
@@ -18,7 +19,14 @@ Number = TypeVar("Number", int, float)
 BITS = 2
 SHARE_BITS = 4
 #: Rounding away from zero must not leave the dtype.
-_LARGEST = {"float16": 65504.0, "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
+_LARGEST = {
+    "float16": 65504.0,
+    "bfloat16": 3.3895313892515355e38,
+    "float32": 3.4028234663852886e38,
+    "complex64": 3.4028234663852886e38,
+    "float8_e4m3fn": 448.0,
+    "float8_e5m2": 57344.0,
+}
 
 
 def coarse_values(values: Values, dtype: str, visible: Container[int]) -> Values:
@@ -61,7 +69,10 @@ def towards_zero(number: Number, bits: int) -> Number:
 
 def _away_from_zero(number: float, bits: int) -> float:
     mantissa, exponent = math.frexp(abs(number))
-    return math.copysign(math.ldexp(math.ceil(mantissa * 2**bits) / 2**bits, exponent), number)
+    try:
+        return math.copysign(math.ldexp(math.ceil(mantissa * 2**bits) / 2**bits, exponent), number)
+    except OverflowError:  # beyond the last power of two of a double
+        return math.copysign(math.inf, number)
 
 
 def _bounds(
@@ -79,9 +90,11 @@ def _bounds(
     highest = towards_zero(high, BITS) if high >= 0 else _away_from_zero(high, BITS)
     if lowest <= highest:
         return float(lowest), float(highest)
+    largest = _LARGEST.get(dtype, sys.float_info.max)
+    near = float(towards_zero(low if low > 0 else high, BITS))
     if low > 0:
-        return float(towards_zero(low, BITS)), min(_away_from_zero(high, BITS), _LARGEST.get(dtype, math.inf))
-    return max(_away_from_zero(low, BITS), -_LARGEST.get(dtype, math.inf)), float(towards_zero(high, BITS))
+        return near, max(near, min(_away_from_zero(high, BITS), largest))
+    return min(near, max(_away_from_zero(low, BITS), -largest)), near
 
 
 def _is_integral(dtype: str) -> bool:

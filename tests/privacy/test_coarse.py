@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from audit.privacy.coarse import coarse_values, towards_zero
@@ -62,6 +63,8 @@ def test_a_float_range_becomes_one_within_it_or_the_next_around_it(
 
 def test_a_range_at_the_end_of_a_dtype_stays_in_it() -> None:
     assert coarse(60000.0, 65000.0, "float16").maximum == 65504.0
+    assert coarse(-3.4e38, -3.3e38, "float32").minimum == -3.4028234663852886e38
+    assert coarse(1.36e308, 1.4e308, "float64").maximum == sys.float_info.max
 
 
 @given(st.integers(-(1 << 40), 1 << 40), st.integers(0, 1 << 40))
@@ -82,21 +85,25 @@ def test_an_index_that_the_sizes_tell_is_kept_and_another_is_not() -> None:
     assert coarse(-100, 9, "int64", frozenset({-100, 10})).minimum == -100
 
 
+@example(1.3482698511467371e308, 1.3482698511467371e308, 0.0, 0.0, 0.0, 0)
 @given(FINITE, FINITE, FINITE, st.floats(0, 1e300), st.floats(0, 1), st.integers(0, 1 << 40))
 def test_what_is_left_is_valid_and_small_in_bits(
     low: float, high: float, mean: float, std: float, share: float, n: int
 ) -> None:
     low, high = sorted((low, high))
-    found = coarse(low, high, mean=mean, std=std, zero_fraction=share, n_nan=n)
+    found = coarse(low, high, "float64", mean=mean, std=std, zero_fraction=share, n_nan=n)
     assert found.minimum is not None
     assert found.maximum is not None
     assert found.mean is not None
     assert found.minimum <= found.mean <= found.maximum
     assert 0 <= found.zero_fraction <= share
     assert (found.n_nan > 0) == (n > 0)
+    assert math.isfinite(found.minimum)
+    assert math.isfinite(found.maximum)
     for number in (found.minimum, found.maximum, found.std, found.mean):
         assert number is not None
-        assert not math.isfinite(number) or abs(math.frexp(number)[0]) * 4 % 1 == 0
+        is_end_of_dtype = abs(number) == sys.float_info.max
+        assert is_end_of_dtype or abs(math.frexp(number)[0]) * 4 % 1 == 0
 
 
 @pytest.mark.parametrize(
