@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ def test_show_lists_ops_and_what_is_not_audited(capsys: pytest.CaptureFixture[st
         {"op": "aten::sin.default", "n_cases": 1, "n_calls": 1, "phases": {"forward": 1}, "dtypes": ["float32"],
          "value_bytes": 0},
     ]  # fmt: skip
-    assert record["not_audited"] == [{"what": "y", "reason": "z", "n_calls": 2, "n_seen": 0, "computes": True}]
+    assert record["not_audited"] == [asdict(NotAudited("y", "z", 2))]
     assert (record["n_cases"], record["n_recorded"], record["environment"]["torch"]) == (2, 6, "2.13.0")
     text = shown(capsys, "show", "a.audit")
     assert "a.audit: x.py (script), 2 cases of 4 calls, 6 recorded" in text
