@@ -32,6 +32,7 @@ DOCUMENT = CHECKOUT / "docs" / "zoo.md"
 STEPS = "100000"
 #: Dispatcher entries that compute nothing; they are recorded calls, and no share is taken of them.
 ANNOTATION = "annotation for profilers"
+ON_CPU = "ran on the CPU in the program"
 #: A free port, so that two of them do not meet.
 RENDEZVOUS = ("--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0")
 PACKAGES = ("torch", "transformers", "diffusers", "torch-geometric", "torchao")
@@ -50,6 +51,8 @@ merged and replayed by `rocm-audit run --device sim`; a case that several progra
 values of one of them. In such a trace autocast casts as a GPU's would, so the CNN there computes what it would on one.
 
 - *calls*: recorded calls, without annotations for profilers.
+- *host*: those of them that the program ran on the CPU beside the GPU that it was told of: the making of its weights,
+  its own bookkeeping.
 - *no case*: those of them that are not audited, and [why](#what-has-no-case).
 - *conclusive*: the share of the calls with a case whose replay is not inconclusive (aim: 99.5 %).
 - *findings*: calls by status, where it is not `supported`. A finding on the healthy simulated device is true, or a
@@ -67,6 +70,7 @@ class Row:
     n_ops: int
     n_calls: int
     n_cases: int
+    n_host: int
     n_without_case: int
     by_status: Mapping[str, int]
     file_bytes: int
@@ -79,7 +83,7 @@ class Row:
         conclusive = percentage(self.n_replayed - self.by_status["inconclusive"], self.n_replayed)
         others = [f"{self.by_status[status]} {WORDS[status]}" for status in STATUSES[1:] if self.by_status[status]]
         return (
-            f"| `{self.name}` | {self.item} | {self.n_ops} | {self.n_calls} | {self.n_cases} | "
+            f"| `{self.name}` | {self.item} | {self.n_ops} | {self.n_calls} | {self.n_cases} | {self.n_host or ''} | "
             f"{self.n_without_case or ''} | {conclusive} | {', '.join(others)} | {self.file_bytes / 1e6:.2f} MB |"
         )
 
@@ -137,13 +141,15 @@ def row_of(name: str, item: str, path: Path, verdicts: Mapping[str, Verdict]) ->
     for case in found.cases:
         by_status[verdicts[case.key].status] += case.n_calls
     without = sum(entry.n_calls for entry in named(found))
-    n_annotations = sum(entry.n_calls for entry in found.not_audited) - without
+    n_host = sum(entry.n_calls for entry in found.not_audited if entry.reason == ON_CPU)
+    n_annotations = sum(entry.n_calls for entry in found.not_audited) - without - n_host
     return Row(
         name,
         item,
         n_ops=len({case.op for case in found.cases} | {entry.what for entry in named(found) if entry.n_calls}),
         n_calls=found.n_recorded - n_annotations,
         n_cases=len(found.cases),
+        n_host=n_host,
         n_without_case=without,
         by_status=by_status,
         file_bytes=path.stat().st_size,
@@ -151,8 +157,8 @@ def row_of(name: str, item: str, path: Path, verdicts: Mapping[str, Verdict]) ->
 
 
 def named(found: Trace) -> list[NotAudited]:
-    """What has no case, without annotations."""
-    return [entry for entry in found.not_audited if not entry.reason.startswith(ANNOTATION)]
+    """What has no case, without annotations and what ran on the host."""
+    return [entry for entry in found.not_audited if not entry.reason.startswith((ANNOTATION, ON_CPU))]
 
 
 # --- the page ----------------------------------------------------------------------------------------------------
@@ -162,8 +168,8 @@ def page(rows: Sequence[Row], traces: Mapping[str, Trace], verdicts: Mapping[str
     return "".join(
         (
             HEAD.format(made=made()),
-            "| program | stands for | ops | calls | cases | no case | conclusive | findings | trace |\n",
-            "|---|---|---|---|---|---|---|---|---|\n",
+            "| program | stands for | ops | calls | cases | host | no case | conclusive | findings | trace |\n",
+            "|---|---|---|---|---|---|---|---|---|---|\n",
             "".join(f"{row.text()}\n" for row in rows),
             total(rows),
             "\n## What has no case\n\n",
@@ -184,7 +190,8 @@ def made() -> str:
     today = datetime.date.today().isoformat()
     n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     python = ".".join(map(str, sys.version_info[:2]))
-    return f"{today}, {n_cores} CPU cores, Python {python}, {', '.join(versions)}"
+    commit = subprocess.run(["git", "log", "-1", "--format=%h"], cwd=CHECKOUT, capture_output=True, text=True).stdout
+    return f"{today}, commit {commit.strip() or 'unknown'}, {n_cores} CPU cores, Python {python}, {', '.join(versions)}"
 
 
 def total(rows: Sequence[Row]) -> str:
