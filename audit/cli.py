@@ -336,7 +336,13 @@ def _run(options: argparse.Namespace) -> int:
         judgement, code = run(asked, progress)
     _print_result(judgement, output, options.format)
     _print_early_end(judgement.run.header.source)
-    _print_missed(judgement.run.header.source, judgement.run.header.not_audited)
+    header = judgement.run.header
+    _print_missed(header.source, header.not_audited)
+    if not judgement.verdicts:
+        calls = f"{header.n_recorded} recorded calls"
+        print(
+            f"rocm-audit: no case came of {calls} of {header.source.name}; nothing was judged [no-ops]", file=sys.stderr
+        )
     return code
 
 

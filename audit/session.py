@@ -99,11 +99,11 @@ def run(options: RunOptions, progress: Progress) -> tuple[Judgement, int]:
 
 
 def exit_code(judgement: Judgement, end: RunEnd, fail_on: frozenset[Status]) -> int:
-    """3 where the audit could not finish (program or device failed, no portable trace), 1 where ``fail_on`` tripped."""
+    """3 where the audit could not finish (program, device or trace failed), 1 where ``fail_on`` tripped, else 0."""
     if not end.complete and not end.reason.startswith(BUDGET_SPENT):
         return 3
     header = judgement.run.header
-    if header.source.error or any(item.missed for item in header.not_audited):
+    if header.source.error or any(item.missed for item in header.not_audited) or not judgement.verdicts:
         return 3
     return 1 if any(verdict.status in fail_on for verdict in judgement.verdicts) else 0
 

@@ -141,3 +141,11 @@ def test_two_audits_do_not_share_a_folder(cli: Cli, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert not (tmp_path / "run.jsonl").exists()
     assert cli("run", "x.py", "--device", "none", "-o", ".", cwd=tmp_path).returncode == 0
+
+
+def test_a_program_of_which_nothing_can_be_replayed_is_no_success(cli: Cli, device: str, tmp_path: Path) -> None:
+    (tmp_path / "prog.py").write_text("import torch\ntorch.empty(3, device='meta').sin()\n")
+    done = cli("run", tmp_path / "prog.py", "--device", device, "-o", tmp_path / "run")
+    assert done.returncode == 3
+    assert "nothing was judged: no case came of 2 recorded calls" in " ".join(done.stdout.split())
+    assert done.stderr.splitlines()[-1].endswith("[no-ops]")
