@@ -26,6 +26,8 @@ from audit.tracer.patches import Patches
 GPU = torch.device("cuda", 0)
 CPU = torch.device("cpu")
 _MARK = "_rocm_audit_on_gpu"
+#: Results that are on the host whatever their operands: op -> number of the result.
+_HOST_RESULTS = {"aten._pack_padded_sequence.default": 1}  # batch_sizes, which a loop in C++ reads
 
 
 class _Here(threading.local):
@@ -88,8 +90,10 @@ def mark_results(func: Any, output: Any) -> None:
 
     Not where the call under way copies to the CPU.
     """
-    if here.target != "cpu" and _makes_tensors(func):
-        put_on_gpu(output)
+    if here.target == "cpu" or not _makes_tensors(func):
+        return
+    on_host = _HOST_RESULTS.get(str(func))
+    put_on_gpu(output if on_host is None else [item for number, item in enumerate(output) if number != on_host])
 
 
 @cache

@@ -231,6 +231,18 @@ def test_a_copy_back_is_recorded_as_one() -> None:
     assert "aten::add.Tensor" in {item.what for item in trace.not_audited}
 
 
+def test_the_batch_sizes_of_a_packed_sequence_stay_on_the_host() -> None:
+    def program() -> None:
+        lstm, x = torch.nn.LSTM(3, 2).cuda(), torch.randn(4, 2, 3, device="cuda")
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor([4, 2]))
+        assert packed.data.is_cuda
+        assert not packed.batch_sizes.is_cuda
+        lstm(packed)[0].data.sum().backward()
+
+    (lstm,) = [case for case in traced(program).cases if case.op == "aten::lstm.data"]
+    assert hosts(lstm)[:2] == [False, True]
+
+
 def test_a_program_without_a_gpu_is_audited_whole() -> None:
     assert {case.op for case in traced(lambda: torch.ones(3) + 1).cases} == {"aten::ones.default", "aten::add.Tensor"}
 
