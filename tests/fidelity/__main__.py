@@ -61,11 +61,11 @@ def examine(name: str, device: str, output: Path, traces: Path | None = None) ->
     trace = traces / f"{name}.audit" if traces is not None else output / f"{name}.audit"
     if traces is None:
         trace_without_gpu(program, trace)
-    observed, replayed = output / f"{name}.observed.json", output / f"{name}.replayed.json"
-    _python("-m", "tests.fidelity.observe", device, str(program), str(observed))
-    _python("-m", "tests.fidelity.replayed", device, str(trace), str(replayed))
-    notes = read_opset(trace).notes
-    return compare(name, json.loads(observed.read_text()), json.loads(replayed.read_text()), notes)
+    files = [output / f"{name}.{what}.json" for what in ("observed", "hosts", "replayed")]
+    _python("-m", "tests.fidelity.observe", device, str(program), str(files[0]))
+    _python("-m", "tests.fidelity.observe", device, str(program), str(files[1]), "hosts")
+    _python("-m", "tests.fidelity.replayed", device, str(trace), str(files[2]))
+    return compare(name, *(json.loads(file.read_text()) for file in files), read_opset(trace).notes)
 
 
 def trace_without_gpu(program: Path, trace: Path) -> None:

@@ -61,9 +61,19 @@ class Comparison:
         return self.calls_fraction >= BAR and self.time_fraction >= BAR and not self.critical and not self.failed
 
 
-def compare(program: str, observed: list[Any], replayed: list[Any], notes: tuple[str, ...] = ()) -> Comparison:
-    """``observed``: rows of (op, dtypes, shapes, calls, us). ``replayed``: cases, each with such rows for one call."""
+def compare(
+    program: str, observed: list[Any], hosts: list[Any], replayed: list[Any], notes: tuple[str, ...] = ()
+) -> Comparison:
+    """``observed``: rows of (op, dtypes, shapes, calls, us); ``hosts``: those of them that ran on the host alone.
+
+    ``replayed``: cases, each with such rows for one call.
+    """
     ran, ran_us = _sums((row, 1) for row in observed)
+    for key, n in _sums((row, 1) for row in hosts)[0].items():
+        if ran[key]:
+            ran_us[key] *= max(ran[key] - n, 0) / ran[key]
+            ran[key] = max(ran[key] - n, 0)
+    ran = +ran
     led, led_us = _sums((row, case["n_calls"]) for case in replayed for row in case["ran"])
     missed, extra = ran - led, led - ran
     total, total_us = ran.total(), sum(ran_us.values())

@@ -39,11 +39,12 @@ def test_a_replayed_trace_leads_to_every_op_of_the_program(examined: Comparison)
 @pytest.mark.usefixtures("examined")
 def test_a_trace_that_lacks_one_op_fails(output: Path) -> None:
     op = "aten::_transformer_encoder_layer_fwd.default"
-    cases = json.loads((output / f"{QUICK}.replayed.json").read_text())
-    observed = json.loads((output / f"{QUICK}.observed.json").read_text())
+    observed, hosts, cases = (
+        json.loads((output / f"{QUICK}.{what}.json").read_text()) for what in ("observed", "hosts", "replayed")
+    )
     lacking = [case for case in cases if case["op"] != op]
     assert len(lacking) < len(cases)
-    comparison = compare(QUICK, observed, lacking)
+    comparison = compare(QUICK, observed, hosts, lacking)
     assert comparison.calls_fraction < 1.0
     assert op.removesuffix(".default") in {difference.op for difference in comparison.critical}
     assert not comparison.passes
@@ -54,7 +55,8 @@ def test_what_is_missed_counts_by_its_calls_and_by_its_time() -> None:
     replayed = [
         {"op": "aten::mm.default", "phase": "forward", "n_calls": 3, "failed": "", "ran": [[*observed[0][:3], 3, 1.0]]}
     ]
-    comparison = compare("program", observed, replayed)
+    on_host = [["aten::add", ["float"], "[[]]", 4, 0.0]]
+    comparison = compare("program", [*observed, ["aten::add", ["float"], "[[]]", 4, 50.0]], on_host, replayed)
     assert (comparison.calls_fraction, comparison.time_fraction) == (0.9, pytest.approx(0.1))
     assert [difference.op for difference in comparison.missed] == ["aten::exp"]
     assert comparison.extra_fraction == 0.0
