@@ -17,13 +17,13 @@ from typing import Any
 #: Import names of packages with GPU kernels of their own (2026-11); what they register as torch ops is seen besides.
 EXTENSIONS = frozenset(
     """
-    aiter amp_C apex auto_gptq awq awq_ext bitsandbytes causal_conv1d causal_conv1d_cuda cudf cuml cupy deep_ep
-    deep_gemm deepspeed dgl exllamav2 fbgemm_gpu fla flash_attn flash_attn_2_cuda flash_attn_3_cuda
-    flash_attn_interface flash_mla flashinfer fused_layer_norm_cuda gptqmodel gsplat kaolin lightseq liger_kernel
-    mamba_ssm megablocks MinkowskiEngine mmcv natten nvdiffrast pycuda pyg_lib pytorch3d sageattention sageattn3
-    selective_scan_cuda sgl_kernel spconv tensorrt tensorrt_llm tilelang tinycudann torch_cluster torch_scatter
-    torch_sparse torch_spline_conv torch_tensorrt torchsparse transformer_engine transformer_engine_torch
-    triton_kernels unsloth vllm xformers
+    aiter amp_C apex auto_gptq awq awq_ext bitsandbytes causal_conv1d causal_conv1d_cuda ctranslate2 cudf cuml
+    cupy deep_ep deep_gemm deepspeed dgl exllamav2 fbgemm_gpu fla flash_attn flash_attn_2_cuda flash_attn_3_cuda
+    flash_attn_interface flash_mla flashinfer fused_layer_norm_cuda gptqmodel gsplat kaolin liger_kernel
+    lightseq llama_cpp mamba_ssm megablocks MinkowskiEngine mmcv natten nvdiffrast onnxruntime pycuda pyg_lib
+    pytorch3d sageattention sageattn3 selective_scan_cuda sgl_kernel spconv tensorrt tensorrt_llm tilelang
+    tinycudann torch_cluster torch_scatter torch_sparse torch_spline_conv torch_tensorrt torchsparse
+    transformer_engine transformer_engine_torch triton_kernels unsloth vllm xformers
     """.split()
 )
 

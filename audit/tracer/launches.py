@@ -1,4 +1,4 @@
-"""Kernels that are launched past the dispatcher: Triton, NVRTC and CUDA graphs; counted and named."""
+"""Kernels that are launched past the dispatcher: Triton, NVRTC, CUDA graphs, AOTInductor; counted and named."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from audit.tracer.compiled import replaced
 _TRITON = "launched past the dispatcher: it is not audited"
 _GRAPH = "replayed unseen: the ops of its capture are audited where it was captured here"
 _COMPILED = "compiled by the program: it is not audited"
+_AHEAD = "compiled ahead of time: what it runs is not audited"
 #: Module, class, method that launches. The interpreter stands for the GPU where TRITON_INTERPRET is set.
 _TRITON_LAUNCHERS = (("triton.runtime.jit", "JITFunction"), ("triton.runtime.interpreter", "InterpretedFunction"))
 
@@ -38,6 +39,11 @@ class LaunchWatch:
         if compiled is not None:
             kernel = self._counting(lambda *_: "kernel of torch.cuda._compile_kernel", _COMPILED)
             self._installed.enter_context(replaced(compiled, "__call__", kernel))
+
+        inductor = importlib.import_module("torch._inductor")
+        if hasattr(inductor, "aoti_load_package"):
+            package = self._counting(lambda *_: "AOTInductor package", _AHEAD)
+            self._installed.enter_context(replaced(inductor, "aoti_load_package", package))
 
     def remove(self) -> None:
         self._installed.close()

@@ -36,6 +36,11 @@ class Ledger:
 
     def close(self) -> None:
         """Nothing is recorded from here on, on any thread."""
+        with self.lock:
+            self.open = False
+
+    def abandon(self) -> None:
+        """The same in a forked child, where a thread that is gone may have left the lock locked."""
         self.open = False
 
     def reset(self) -> None:
@@ -48,8 +53,9 @@ class Ledger:
     def name_call(self, what: str, reason: str) -> None:
         """Counts a call that has no case."""
         with self.lock:
-            self.n_recorded += 1
-            self._not_audited[what, reason] += 1
+            if self.open:
+                self.n_recorded += 1
+                self._not_audited[what, reason] += 1
 
     def name_thing(self, what: str, reason: str) -> None:
         """Counts something that is no recorded call: a compiled region entered, a process, a kernel launch."""

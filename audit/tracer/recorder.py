@@ -46,7 +46,7 @@ class Recorder:
             self.modules,
             CompiledRegions(self.name, self.modules.away),
             ThreadWatch(self._recording),
-            ProcessWatch(self.name, self._ledger.close),
+            ProcessWatch(self.name, self._ledger.abandon),
             LaunchWatch(self.name, lambda: self.modules.here().path),
             self._imports,
         )

@@ -298,6 +298,8 @@ class Recording(TorchDispatchMode):
         key = (func, phase, accelerator, folded, settings)
         ledger = self.ledger
         with ledger.lock:
+            if not ledger.open:
+                return None  # a thread that outlives the program
             ledger.n_recorded += 1
             record = ledger.records.get(key)
             if record is None:

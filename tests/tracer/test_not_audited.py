@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from audit.schema import NotAudited
-from tests.tracer.invariant import check
+from audit.schema import NotAudited, Source
+from audit.tracer.recorder import Recorder
+from tests.tracer.invariant import check, check_accounts
 
 
 def seen(work: Callable[[], object]) -> dict[str, NotAudited]:
@@ -127,8 +129,6 @@ def test_processes_are_counted_by_what_they_are() -> None:
 
 
 def test_a_forked_child_does_not_go_on_recording(tmp_path: Path) -> None:
-    from audit.tracer.recorder import Recorder
-
     recorder = Recorder(None)
     recorder.start()
     torch.ones(2)
@@ -203,8 +203,6 @@ def test_a_custom_op_with_autograd_has_its_inner_ops_in_both_phases() -> None:
 
 
 def test_threads_that_record_at_once_lose_no_call() -> None:
-    import threading
-
     def program() -> list[torch.Tensor]:
         inputs = [torch.randn(4, 4, generator=torch.Generator().manual_seed(n), requires_grad=True) for n in range(4)]
 
@@ -222,3 +220,37 @@ def test_threads_that_record_at_once_lose_no_call() -> None:
     counts = {(case.op, case.phase): case.n_calls for case in check(program).cases}
     assert counts["aten::sin.default", "forward"] == counts["aten::cos.default", "backward"] == 100
     assert counts["aten::scaled_dot_product_attention.default", "forward"] == 100
+
+
+def test_threads_that_outlive_the_program_add_nothing_to_its_trace() -> None:
+    leaving = threading.Event()
+
+    def work(n: int) -> None:
+        while not leaving.is_set():
+            torch.ones(n).sin()
+            n += 1  # a new case each time
+
+    recorder = Recorder(None)
+    recorder.start()
+    threads = [threading.Thread(target=work, args=(start,)) for start in (1, 100_001, 200_001)]
+    for thread in threads:
+        thread.start()
+    while recorder.n_recorded < 100:
+        pass
+    recorder.stop()
+    n_recorded = recorder.n_recorded
+    traces = [recorder.build(Source("script", "x"), {})[0] for _ in range(3)]
+    leaving.set()
+    for thread in threads:
+        thread.join()
+    assert {trace.n_recorded for trace in traces} == {n_recorded}
+    check_accounts(traces[0])
+    check_accounts(traces[2])
+
+
+def test_a_package_that_was_compiled_ahead_of_time_is_named() -> None:
+    def work() -> None:
+        with pytest.raises((OSError, RuntimeError, ValueError)):
+            torch._inductor.aoti_load_package("there_is_none.pt2")
+
+    assert seen(work)["AOTInductor package"].reason.startswith("compiled ahead of time")
