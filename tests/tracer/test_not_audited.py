@@ -152,6 +152,18 @@ def test_a_script_module_is_named_and_its_ops_are_recorded() -> None:
     assert seen(work)["TorchScript"].reason.startswith("TorchScript, run with its fuser off")
 
 
+def test_a_program_that_sets_the_stance_of_the_compiler_is_traced_eagerly_all_the_same() -> None:
+    def program() -> torch.Tensor:
+        compiled = torch.compile(lambda x: x.sin() + 1, backend="aot_eager")
+        with torch.compiler.set_stance("default"):
+            return compiled(torch.ones(3))
+
+    trace = check(program)
+    assert {"aten::sin.default", "aten::add.Tensor"} <= {case.op for case in trace.cases}
+    assert [item.n_seen for item in trace.not_audited if item.what == "torch.compile"] == [1]
+    assert not [item for item in trace.not_audited if "fake tensor" in item.reason]
+
+
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_program_that_exports_its_model_is_recorded_when_it_runs_it(strict: bool) -> None:
     """Strict export fails where modules have hooks, the tracer's too."""
