@@ -153,15 +153,21 @@ def test_a_script_module_is_named_and_its_ops_are_recorded() -> None:
 
 
 def test_a_program_that_sets_the_stance_of_the_compiler_is_traced_eagerly_all_the_same() -> None:
+    compilations: list[torch.fx.GraphModule] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
+        compilations.append(graph)
+        return graph.forward
+
     def program() -> torch.Tensor:
-        compiled = torch.compile(lambda x: x.sin() + 1, backend="aot_eager")
+        compiled = torch.compile(lambda x: x.sin() + 1, backend=backend)
         with torch.compiler.set_stance("default"):
             return compiled(torch.ones(3))
 
     trace = check(program)
     assert {"aten::sin.default", "aten::add.Tensor"} <= {case.op for case in trace.cases}
     assert [item.n_seen for item in trace.not_audited if item.what == "torch.compile"] == [1]
-    assert not [item for item in trace.not_audited if "fake tensor" in item.reason]
+    assert compilations == []
 
 
 @pytest.mark.parametrize("strict", [False, True])
