@@ -129,7 +129,13 @@ class Recording(TorchDispatchMode):
             return handling.run(func, args, kwargs or {})
         accelerator = uses_accelerator(args, kwargs)
         self._record(func, args, kwargs, handling, accelerator)
-        return _marked(accelerator, func, func(*args, **(kwargs or {})))
+        try:
+            output = func(*args, **(kwargs or {}))
+        except (NotImplementedError, RuntimeError) as error:
+            if not (accelerator and virtual_gpu.is_active()):
+                raise
+            output = virtual_gpu.run_in_fp32(func, args, kwargs or {}, error)
+        return _marked(accelerator, func, output)
 
     def _handle(self, func: Any) -> _Handling:
         """Decides, once for each op, what is done with its calls."""

@@ -20,6 +20,7 @@ import torch
 from torch._C import _functorch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nested._internal.nested_tensor import NestedTensor
+from torch.utils._pytree import tree_leaves, tree_map
 
 from audit.tracer.patches import Patches
 
@@ -94,6 +95,23 @@ def mark_results(func: Any, output: Any) -> None:
         return
     on_host = _HOST_RESULTS.get(str(func))
     put_on_gpu(output if on_host is None else [item for number, item in enumerate(output) if number != on_host])
+
+
+def run_in_fp32(func: Any, args: Any, kwargs: Any, error: Exception) -> Any:
+    """An op for whose dtype only a GPU has a kernel (``histc`` of int32): in fp32, and its results cast back.
+
+    Raises ``error`` where it says anything else than that, or where the op writes into an operand.
+    """
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    if "not implemented for" not in str(error) or not tensors or func._schema.is_mutable:
+        raise error
+    dtype = tensors[0].dtype
+
+    def converted(value: Any, source: torch.dtype, target: torch.dtype) -> Any:
+        return value.to(target) if isinstance(value, torch.Tensor) and value.dtype == source else value
+
+    args, kwargs = tree_map(lambda value: converted(value, dtype, torch.float32), (args, kwargs))
+    return tree_map(lambda value: converted(value, torch.float32, dtype), func(*args, **kwargs))
 
 
 @cache

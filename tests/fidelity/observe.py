@@ -59,9 +59,13 @@ class MarkingHosts(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if uses_accelerator(args, kwargs):
-            output = func(*args, **kwargs)
-            if virtual_gpu.is_active():
-                virtual_gpu.mark_results(func, output)
+            if not virtual_gpu.is_active():
+                return func(*args, **kwargs)
+            try:
+                output = func(*args, **kwargs)
+            except (NotImplementedError, RuntimeError) as error:
+                output = virtual_gpu.run_in_fp32(func, args, kwargs, error)
+            virtual_gpu.mark_results(func, output)
             return output
         with marked(HOST_CALL):
             return func(*args, **kwargs)

@@ -243,6 +243,21 @@ def test_the_batch_sizes_of_a_packed_sequence_stay_on_the_host() -> None:
     assert hosts(lstm)[:2] == [False, True]
 
 
+def test_an_op_whose_dtype_only_a_gpu_takes_is_recorded_and_computed_in_fp32() -> None:
+    def program() -> None:
+        counted = torch.histc(torch.tensor([1, 1, 3], dtype=torch.int32, device="cuda"), 4, 0, 3)
+        assert (counted.dtype, counted.tolist(), counted.is_cuda) == (torch.int32, [0, 2, 0, 1], True)
+        with pytest.raises(RuntimeError, match="must match the size"):
+            counted + torch.ones(3, device="cuda")
+
+    trace = traced(program)
+    (histogram,) = [case for case in trace.cases if case.op == "aten::histc.default"]
+    assert [spec.dtype for spec in tensors_of(histogram.args, histogram.kwargs, None)] == ["int32"]
+    assert trace.n_recorded == sum(case.n_calls for case in trace.cases) + sum(n.n_calls for n in trace.not_audited)
+    with pytest.raises((NotImplementedError, RuntimeError), match="not implemented for"):
+        traced(lambda: torch.histc(torch.tensor([1], dtype=torch.int32), 4, 0, 3))
+
+
 def test_a_program_without_a_gpu_is_audited_whole() -> None:
     assert {case.op for case in traced(lambda: torch.ones(3) + 1).cases} == {"aten::ones.default", "aten::add.Tensor"}
 
