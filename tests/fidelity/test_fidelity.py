@@ -28,6 +28,7 @@ def examined(output: Path) -> Comparison:
     return examine(QUICK, "cpu", output)
 
 
+@pytest.mark.slow
 def test_a_replayed_trace_leads_to_every_op_of_the_program(examined: Comparison) -> None:
     assert examined.missed == ()
     assert examined.failed == ()
@@ -36,6 +37,7 @@ def test_a_replayed_trace_leads_to_every_op_of_the_program(examined: Comparison)
     assert examined.passes
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("examined")
 def test_a_trace_that_lacks_one_op_fails(output: Path) -> None:
     op = "aten::_transformer_encoder_layer_fwd.default"

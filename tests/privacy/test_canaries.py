@@ -211,6 +211,7 @@ def test_what_replay_needs_is_kept(made: Made) -> None:
     assert (tokens.minimum, tokens.maximum) == (2, 49152), "within the recorded range, and within the 60000 rows"
 
 
+@pytest.mark.slow
 def test_a_private_trace_replays(made: Made, cli: Cli, tmp_path: Path) -> None:  # noqa: F811
     done = cli("run", made.private, "--device", "cpu", "-o", tmp_path / "run", "--format", "json")
     assert done.returncode == 3, "the program raised, and that stays known"

@@ -139,6 +139,7 @@ def test_a_lost_device_leaves_its_cases_to_the_other(build, two_devices, tmp_pat
     assert kinds == {("Started", ""): 7, ("Measurement", "crashed"): 1, ("Measurement", "ok"): 6}
 
 
+@pytest.mark.slow
 def test_when_every_device_is_lost_the_replay_says_so(build, two_devices, tmp_path):
     device = two_devices(f"""
         import os, pathlib

@@ -85,5 +85,5 @@ def test_private_outputs_are_named_as_the_schema_names_them():
 
 @pytest.mark.parametrize("op", ["aten::from_file.default", "prim::Print.default", "aten::save.default"])
 def test_what_no_tracer_records_is_not_run_for_a_strangers_trace(op):
-    with pytest.raises(AttributeError, match="is no operator of the dispatcher, or opens files"):
+    with pytest.raises(AttributeError, match="is no aten operator of the dispatcher, or opens files"):
         resolve(op)
