@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from audit.tracer.transforms import unbatched
+
 #: AccumulateGrad and other nodes that the engine makes have this number (2**64 - 1).
 _UNNUMBERED = (1 << 64) - 1
 #: Composites with more nodes than this (RNNs) are recognised by number alone. In a small one each node also says when
@@ -58,9 +60,15 @@ class BackwardLinks:
             self._starts.append(first)
             self._ends.append(end)
         call = CompositeCall(len(outputs))
+
+        def disown() -> None:
+            """Its backward has no case: what it runs is recorded like any other."""
+            if (index := bisect_right(self._starts, first) - 1) >= 0 and self._starts[index] == first:
+                del self._starts[index], self._ends[index]
+
         for number, tensor in enumerate(outputs):
             if tensor.grad_fn is not None:
-                tensor.grad_fn.register_prehook(_grad_hook(call, number, tensor.output_nr, fold, sample))
+                tensor.grad_fn.register_prehook(_grad_hook(call, number, tensor.output_nr, fold, sample, disown))
         nodes = set(_own_nodes(outputs, first, end))
         if len(nodes) <= _MAX_WATCHED_NODES:
             for node in nodes:
@@ -77,14 +85,23 @@ class BackwardLinks:
 
 
 def _grad_hook(
-    call: CompositeCall, number: int, output_nr: int, fold: Callable[[torch.Tensor], Any], sample: GradSampler | None
+    call: CompositeCall,
+    number: int,
+    output_nr: int,
+    fold: Callable[[torch.Tensor], Any],
+    sample: GradSampler | None,
+    disown: Callable[[], None],
 ) -> Callable[[Any], None]:
     def arrived(grad_outputs: Any) -> None:
         grad = grad_outputs[output_nr] if output_nr < len(grad_outputs) else None
         if isinstance(grad, torch.Tensor) and number not in call.grads:
-            call.grads[number] = fold(grad)
+            bare = unbatched(grad)
+            if bare is None:
+                disown()
+                return
+            call.grads[number] = fold(bare)
             if sample is not None:
-                sample(number, grad)
+                sample(number, bare)
 
     return arrived
 

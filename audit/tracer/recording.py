@@ -7,14 +7,12 @@ is always run exactly as the program asked, and its result is returned untouched
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
-from torch._C._functorch import peek_interpreter_stack
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import (
     TorchDispatchMode,
@@ -36,10 +34,12 @@ from audit.tracer.composites import (
     run_composite,
     run_dispatched_composite,
 )
+from audit.tracer.forms import desugars, has_special_form
 from audit.tracer.higher_order import run_higher_order
 from audit.tracer.ledger import Ledger
 from audit.tracer.record import Record
 from audit.tracer.signature import Folded, Folding, NotReplayable, uses_accelerator
+from audit.tracer.transforms import base_of, is_grad_alone, is_transformed, without_transforms
 from audit.tracer.unaudited import FAKE, HIGHER_ORDER, is_python_op, qualified_name, reason_for
 from audit.tracer.values import KeptCall, ValueRecorder
 from audit.tracer.whereabouts import ForwardPlaces, ModuleStack, SourceLines, within_transform
@@ -95,6 +95,7 @@ class Recording(TorchDispatchMode):
         self._shapes = shapes
         self._places = ForwardPlaces()
         self._backward = BackwardLinks()
+        self._transformed: list[tuple[int, int]] = []  # numbers of the nodes that transforms made
         self._suspended = 0
         self._handling: dict[Any, _Handling] = {}
         self._graph_task = -1
@@ -116,8 +117,8 @@ class Recording(TorchDispatchMode):
             if not virtual_gpu.is_active() or func is _DEVICE:
                 return func(*args, **(kwargs or {}))
             return _marked(uses_accelerator(args, kwargs), func, func(*args, **(kwargs or {})))
-        if types and any(_desugars(cls) for cls in types):
-            fake = [issubclass(cls, FakeTensor) for cls in types if _desugars(cls)]
+        if types and any(desugars(cls) for cls in types):
+            fake = [issubclass(cls, FakeTensor) for cls in types if desugars(cls)]
             if not (all(fake) if self._shapes is not None else any(fake)):
                 return NotImplemented  # the subclass runs first, and its inner ops come back here
             if self._shapes is None:
@@ -173,7 +174,7 @@ class Recording(TorchDispatchMode):
 
     def _run_plain_composite(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Only inference mode lets composites through to here; their parts are recorded, as in the other modes."""
-        if _has_special_form((args, tuple(kwargs.values()))):
+        if has_special_form((args, tuple(kwargs.values()))):
             self._record(op, args, kwargs, self._handling[op], uses_accelerator(args, kwargs))
             return op(*args, **kwargs)
         with self:
@@ -185,7 +186,7 @@ class Recording(TorchDispatchMode):
             self._has_subclass(item)
             if isinstance(item, (tuple, list))
             else isinstance(item, torch.Tensor)
-            and _desugars(type(item))
+            and desugars(type(item))
             and not (self._shapes is not None and isinstance(item, FakeTensor))
             for item in arguments
         )
@@ -209,7 +210,7 @@ class Recording(TorchDispatchMode):
         if (
             self._suspended
             or not self.ledger.open
-            or peek_interpreter_stack() is not None  # grad or vmap: the tensors are wrappers around the ones that count
+            or (is_transformed() and not is_grad_alone())
             or self._has_subclass((args, tuple(kwargs.values())))
         ):
             return run_composite(op, args, kwargs)
@@ -223,11 +224,15 @@ class Recording(TorchDispatchMode):
         run: Interceptor = run_composite,
     ) -> Any:
         handling = self._handling.get(op) or self._handle(op)
-        accelerator = uses_accelerator(args, kwargs)
-        record = self._record(op, args, kwargs, handling, accelerator, grad=torch.is_grad_enabled())
+        accelerator, wanting = uses_accelerator(args, kwargs), set[int]()
+        named = {name: base_of(value, wanting) for name, value in kwargs.items()}
+        bare = [base_of(value, wanting) for value in args]
+        record = self._record(op, bare, named, handling, accelerator, torch.is_grad_enabled(), wanting)
         first_node = _next_node_number()
         with self._off():
             output = _marked(accelerator, op, run(op, args, kwargs))
+        if is_transformed():
+            self._transformed.append((first_node, _next_node_number()))
         if record is not None and _next_node_number() > first_node:
             call = self._backward.follow(
                 output, first_node, _next_node_number(), _fold_grad, self._grad_sampler(record)
@@ -241,11 +246,12 @@ class Recording(TorchDispatchMode):
         """Takes this mode off the stack for a composite's own ops, which are not recorded.
 
         Composites ask whether a mode is there (``areAnyTensorSubclassLike``) and then take another path: ctc_loss of
-        GPU tensors with lengths on the CPU, which works untraced, raises on it.
+        GPU tensors with lengths on the CPU, which works untraced, raises on it. A transform has noted that a mode is
+        there, and fails without it: within one the mode stays and does nothing.
         """
         self._suspended += 1
         try:
-            if _get_current_dispatch_mode() is self:
+            if _get_current_dispatch_mode() is self and not is_transformed():
                 with _pop_mode_temporarily():
                     yield
             else:
@@ -261,6 +267,7 @@ class Recording(TorchDispatchMode):
             with (
                 _disable_current_modes() if _get_current_dispatch_mode_stack() else nullcontext(),
                 virtual_gpu.real_devices(),
+                without_transforms(),
             ):
                 yield
         finally:
@@ -286,15 +293,19 @@ class Recording(TorchDispatchMode):
         handling: _Handling,
         accelerator: bool,
         grad: bool = False,
+        wanting: Container[int] = (),
     ) -> Record | None:
-        """Counts one call; None when it is not auditable or belongs to a composite's own backward."""
+        """Counts one call; None when it is not auditable or belongs to a composite's own backward.
+
+        ``grad``: whether autograd records it; ``wanting`` are ids of tensors that a transform differentiates.
+        """
         place, phase, recomputed = self._whereabouts()
         if phase is None:
             return None
         if handling.unaudited:
             self.ledger.name_call(handling.name, handling.unaudited)
             return None
-        folding = Folding(accelerator, grad)
+        folding = Folding(accelerator, grad, wanting)
         try:
             folded = folding.call(args, kwargs)
         except NotReplayable as reason:
@@ -313,7 +324,7 @@ class Recording(TorchDispatchMode):
                 ledger.records[key] = record
             record.n_calls += 1
             record.n_recomputed += recomputed
-            record.n_missed += handling.one_device and not within_transform()
+            record.n_missed += handling.one_device and self._missed()
             if len(record.modules) < MAX_PLACES:
                 record.modules[place[0]] += 1
             if len(record.sources) < MAX_PLACES:
@@ -321,6 +332,15 @@ class Recording(TorchDispatchMode):
             if self.values is not None and _is_power_of_two(record.n_calls):
                 self._sample(record, folding.tensors)
         return record
+
+    def _missed(self) -> bool:
+        """Whether a call of one device's op belongs to no transform, nor to the backward of what one ran."""
+        number = _next_node_number() - 1
+        if within_transform():
+            self._transformed.append((number, number + 1))
+            return False
+        node = torch._C._current_autograd_node()
+        return node is None or not any(first <= node._sequence_nr() < end for first, end in self._transformed)
 
     def _sample(self, record: Record, tensors: list[torch.Tensor]) -> None:
         assert self.values is not None
@@ -373,27 +393,6 @@ def _is_power_of_two(n: int) -> bool:
 def _next_node_number() -> int:
     """The number that the next autograd node made on this thread will get."""
     return torch._C._autograd._get_sequence_nr()
-
-
-@cache
-def _desugars(cls: type) -> bool:
-    """Whether tensors of this class handle dispatch themselves and lead to inner aten calls."""
-    dispatch = getattr(cls, "__torch_dispatch__", None)
-    return dispatch is not torch._C._disabled_torch_dispatch_impl and not issubclass(cls, torch.nn.Parameter)
-
-
-def _has_special_form(arguments: tuple[Any, ...] | list[Any]) -> bool:
-    """Whether a tensor among the arguments is nested, sparse or quantised.
-
-    For these some composites (``matmul`` of nested tensors) have kernels of their own, and the composite would fail.
-    """
-    return any(
-        _has_special_form(item)
-        if isinstance(item, (tuple, list))
-        else isinstance(item, torch.Tensor)
-        and (item.is_nested or item.is_quantized or item.layout is not torch.strided)
-        for item in arguments
-    )
 
 
 def _fold_grad(grad: torch.Tensor) -> Folded:

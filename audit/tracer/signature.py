@@ -5,7 +5,7 @@ The signature is built on every recorded call and must be cheap; the schema argu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -38,12 +38,13 @@ class Folding:
     number of the first tensor on it.
     """
 
-    __slots__ = ("_grad", "_storages", "_virtual", "accelerator", "tensors")
+    __slots__ = ("_grad", "_storages", "_virtual", "_wanting", "accelerator", "tensors")
 
-    def __init__(self, accelerator: bool, grad: bool) -> None:
+    def __init__(self, accelerator: bool, grad: bool, wanting: Container[int] = ()) -> None:
         self.tensors: list[torch.Tensor] = []
         self.accelerator = accelerator
         self._grad = grad
+        self._wanting = wanting
         self._virtual = virtual_gpu.is_active()
         self._storages: dict[int, int] = {}
 
@@ -85,7 +86,7 @@ class Folding:
             tensor.storage_offset(),
             storage.nbytes() // dtype.itemsize,
             number,
-            self._grad and tensor.requires_grad,
+            self._grad and (tensor.requires_grad or id(tensor) in self._wanting),
             self.accelerator and not (is_marked(storage) if self._virtual else tensor.is_cuda),
             dtype.is_complex and tensor.is_conj(),
             tensor.is_neg(),

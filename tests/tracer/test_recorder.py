@@ -305,6 +305,54 @@ def test_parts_of_a_composite_under_a_transform_are_named_without_blame() -> Non
     assert all(item.reason.startswith("under torch.func: ") for item in trace.not_audited)
 
 
+def test_backward_of_what_a_transform_ran_is_named_without_blame() -> None:
+    q = torch.randn(3, 1, 2, 4, 8, requires_grad=True)
+
+    def attention(a: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(a, a, a)
+
+    def work() -> None:
+        torch.func.vmap(attention)(q).sum().backward()
+        torch.func.grad(lambda a: (attention(q[0]) * a).sum())(q[1]).sum().backward()
+
+    trace = record(work)
+    assert {item.what for item in trace.not_audited} == {
+        "aten::_scaled_dot_product_flash_attention_for_cpu.default",
+        "aten::_scaled_dot_product_flash_attention_for_cpu_backward.default",
+    }
+    assert not any(item.missed for item in trace.not_audited)
+
+
+def test_composites_under_a_gradient_transform_are_recorded_whole_with_their_backward() -> None:
+    lstm = nn.LSTM(4, 5)
+    parameters = {name: p.detach() for name, p in lstm.named_parameters()}
+
+    def loss(parameters: dict[str, torch.Tensor], q: torch.Tensor) -> torch.Tensor:
+        attended = nn.functional.scaled_dot_product_attention(q, q, q)
+        return torch.func.functional_call(lstm, parameters, (attended[0],))[0].sum()
+
+    q = torch.randn(1, 3, 2, 4)
+    trace = record(lambda: torch.func.grad(loss)(parameters, q))
+    recurrent = only(trace, "aten::lstm.input")
+    assert recurrent.grads is not None
+    assert recurrent.grads[0] is not None
+    assert recurrent.grads[0].sizes == (3, 2, 5)
+    weights = recurrent.args[2]
+    assert isinstance(weights, tuple)
+    assert [isinstance(weight, TensorSpec) and weight.requires_grad for weight in weights] == [True] * 4
+    assert recurrent.values[0].n_sampled == 1
+    assert only(trace, "aten::scaled_dot_product_attention.default").grads is None
+    assert not [item for item in trace.not_audited if item.computes]
+
+
+def test_a_jacobian_runs_one_forward_and_many_backwards_which_are_recorded_apart() -> None:
+    x = torch.randn(4, 8)
+    trace = record(lambda: torch.func.jacrev(lambda a: nn.functional.layer_norm(a, (8,)).sum(0))(x))
+    norm = only(trace, "aten::layer_norm.default")
+    assert norm.grads is None
+    assert only(trace, "aten::native_layer_norm_backward.default").phase == "backward"
+
+
 def test_a_composite_takes_the_path_that_it_takes_without_a_tracer() -> None:
     """ctc_loss asks whether a dispatch mode is there and goes by ``_ctc_loss.Tensor``, with another node, under one."""
     labels, lengths = torch.tensor([[1, 2], [2, 3]]), torch.tensor([6, 6])
