@@ -53,7 +53,7 @@ def test_the_sample_itself_is_taken(records: list[dict[str, Any]], tmp_path: Pat
     assert taken(tmp_path)
 
 
-@settings(QUICK, max_examples=250)
+@settings(QUICK, max_examples=80)
 @given(data=st.data())
 def test_any_value_swapped_for_another(records: list[dict[str, Any]], tmp_path: Path, data: st.DataObject) -> None:
     changed = json.loads(json.dumps(records))
@@ -71,7 +71,7 @@ def test_any_value_swapped_for_another(records: list[dict[str, Any]], tmp_path: 
     taken(tmp_path)
 
 
-@settings(QUICK, max_examples=150)
+@settings(QUICK, max_examples=60)
 @given(data=st.data())
 def test_any_byte_changed_or_any_piece_missing(
     records: list[dict[str, Any]], tmp_path: Path, data: st.DataObject

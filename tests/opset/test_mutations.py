@@ -74,7 +74,7 @@ def outcome_on_the_terminal(path: Path, other: Path) -> str:
     return "".join(texts).replace("–", "-").replace("…", "...").replace("µ", "u")
 
 
-@settings(QUICK, max_examples=150)
+@settings(QUICK, max_examples=60)
 @given(data=st.data())
 def test_a_flipped_bit_is_noticed_or_changes_nothing(traced: Path, tmp_path: Path, data: st.DataObject) -> None:
     whole = traced.read_bytes()
@@ -84,7 +84,7 @@ def test_a_flipped_bit_is_noticed_or_changes_nothing(traced: Path, tmp_path: Pat
     assert outcome(tmp_path / "m.audit", tmp_path) in (None, (read_opset(traced), parts_of(traced)[1]))
 
 
-@settings(QUICK, max_examples=150)
+@settings(QUICK, max_examples=60)
 @given(data=st.data())
 def test_a_flipped_byte_of_the_structure_is_noticed_or_changes_nothing(
     traced: Path, tmp_path: Path, data: st.DataObject
@@ -110,7 +110,7 @@ def test_a_file_cut_anywhere_is_refused(traced: Path, tmp_path: Path) -> None:
     assert outcome(tmp_path / "m.audit", tmp_path) is None
 
 
-@settings(QUICK, max_examples=250)
+@settings(QUICK, max_examples=80)
 @given(data=st.data())
 def test_any_value_swapped_for_another_is_refused_or_a_trace_that_can_be_written_again(
     traced: Path, tmp_path: Path, data: st.DataObject
@@ -136,7 +136,7 @@ def test_any_value_swapped_for_another_is_refused_or_a_trace_that_can_be_written
         assert repr(read_opset(tmp_path / "again.audit")) == repr(found[0])
 
 
-@settings(QUICK, max_examples=150)
+@settings(QUICK, max_examples=60)
 @given(data=st.data())
 def test_any_header_of_the_values_is_refused_or_the_same(traced: Path, tmp_path: Path, data: st.DataObject) -> None:
     content, values = parts_of(traced)
