@@ -280,6 +280,8 @@ class Recording(TorchDispatchMode):
         values = self.values
 
         def sample(output: int, grad: torch.Tensor) -> None:
+            if _is_capturing():
+                return
             with self.ledger.lock, self._looking():
                 values.sample({0: grad}, record.kept_grads.setdefault(output, KeptCall()))
 
@@ -344,8 +346,8 @@ class Recording(TorchDispatchMode):
 
     def _sample(self, record: Record, tensors: list[torch.Tensor]) -> None:
         assert self.values is not None
-        if record.on_accelerator and torch.cuda.is_current_stream_capturing():
-            return  # the looks would become part of the program's graph
+        if _is_capturing():
+            return
         with self._looking():
             exact = _EXACT_POSITIONS.get(record.op, frozenset())
             self.values.sample(dict(enumerate(tensors)), record.kept, exact)
@@ -384,6 +386,11 @@ def _marked(accelerator: bool, func: Any, output: Any) -> Any:
     if accelerator and virtual_gpu.is_active():
         virtual_gpu.mark_results(func, output)
     return output
+
+
+def _is_capturing() -> bool:
+    """Whether the program records a CUDA graph, of which looks at values would become a part."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def _is_power_of_two(n: int) -> bool:

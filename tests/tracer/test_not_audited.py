@@ -272,3 +272,26 @@ def test_a_package_that_was_compiled_ahead_of_time_is_named() -> None:
             torch._inductor.aoti_load_package("there_is_none.pt2")
 
     assert seen(work)["AOTInductor package"].reason.startswith("compiled ahead of time")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a HIP or CUDA GPU")
+def test_a_graph_of_kernels_is_captured_as_it_is_and_its_replays_are_counted() -> None:
+    """Looks at values while the graph is captured would fail it, or become a part of it."""
+    from audit.tracer.values import ValueRecorder
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4)).cuda()
+    x = torch.ones(2, 4, device="cuda", requires_grad=True)
+    model(x).sum().backward()  # what is made once is made outside of the graph
+    recorder = Recorder(ValueRecorder())
+    recorder.start()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        model(x).sin().sum().backward()
+    for _ in range(3):
+        graph.replay()
+    recorder.stop()
+    trace, _ = recorder.build(Source("script", "x"), {})
+    assert [case.n_calls for case in trace.cases if case.op == "aten::sin.default"] == [1]
+    assert [item.n_seen for item in trace.not_audited if item.what == "CUDA graph replay"] == [3]
+    check_accounts(trace)
