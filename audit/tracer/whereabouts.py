@@ -145,7 +145,7 @@ class SourceLines:
     """Finds the innermost line outside torch and this package: the model's code, in a library or the user's."""
 
     def __init__(self) -> None:
-        self._outside: dict[CodeType, bool] = {}
+        self._files: dict[CodeType, str] = {}  # an empty one where the code is inside
         self._checkpointing: dict[CodeType, bool] = {}
         self._folder = os.getcwd()  # the program may leave it, and delete the one that it is in
 
@@ -155,11 +155,12 @@ class SourceLines:
             if frame is None:
                 return ""
             code = frame.f_code
-            outside = self._outside.get(code)
-            if outside is None:
-                outside = self._outside[code] = _is_outside(code.co_filename)
-            if outside:
-                return f"{_shorten(code.co_filename, self._folder)}:{frame.f_lineno}"
+            file = self._files.get(code)
+            if file is None:
+                outside = _is_outside(code.co_filename)
+                file = self._files[code] = _shorten(code.co_filename, self._folder) if outside else ""
+            if file:
+                return f"{file}:{frame.f_lineno}"
             frame = frame.f_back
         return ""
 
