@@ -127,10 +127,15 @@ def float_forms(number: float) -> Iterator[bytes]:
     brain = struct.unpack("<f", struct.pack("<I", rounded << 16))[0]
     for value in (number, float(single), float(np.float16(number)), brain):
         texts = {repr(abs(value)), f"{abs(value):.4f}", f"{abs(value):.6g}"}
-        yield from (text.encode() for text in texts if len(text) >= 6)
+        yield from (text.encode() for text in texts if _n_digits(text) >= 5)
     for pattern in (struct.pack("<d", number), struct.pack("<f", number), np.float16(number).tobytes()):
         yield from (pattern, pattern[::-1])
     yield struct.pack("<H", rounded)
+
+
+def _n_digits(text: str) -> int:
+    """Significant digits: 0.0001 is found by chance."""
+    return len(text.partition("e")[0].replace(".", "").lstrip("0"))
 
 
 def files_of(folder: Path) -> Iterator[Path]:

@@ -96,6 +96,7 @@ def test_where_there_is_no_torch_the_named_one_is_installed(checkout: Path, tmp_
     assert (tmp_path / "made/constraints.txt").read_text() == ""
 
 
+@pytest.mark.slow
 def test_versions_that_pip_refuses_are_left_out_of_the_constraints(
     checkout: Path, rocm_python: Path, tmp_path: Path
 ) -> None:

@@ -57,10 +57,10 @@ def test_wrong_use_is_one_sentence_and_exit_code_2(cli: Cli, tmp_path: Path, arg
     ("content", "slug"),
     [
         ("import nothing_of_that_name\n", "bad-fault-file"),
-        ("x = = 3\n", "bad-fault-file"),
+        pytest.param("x = = 3\n", "bad-fault-file", marks=pytest.mark.slow),
         ("FAULTS = 3\n", "bad-fault-file"),
-        ("FAULTS = {'aten::mm.default': 3}\n", "bad-fault-file"),
-        ("", "bad-fault-file"),
+        pytest.param("FAULTS = {'aten::mm.default': 3}\n", "bad-fault-file", marks=pytest.mark.slow),
+        pytest.param("", "bad-fault-file", marks=pytest.mark.slow),
     ],
 )
 def test_a_fault_file_that_does_not_load_is_named(
