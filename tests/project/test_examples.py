@@ -93,7 +93,7 @@ FOUND = {
         "x = torch.randn(8, 64)\n"
         "norm = torch.nn.LayerNorm(64)\n"
         "norm(x).pow(2).sum().backward()",
-        "aten::native_layer_norm_backward.default",
+        "aten::layer_norm.default",
         "divergent",
     ),
     "poisons_the_device.py": (
