@@ -32,20 +32,6 @@ def choose(
     the query, but neither grouped queries nor a mask together with ``is_causal``; everything else is math. What the
     program has switched off is passed over (torch.nn.attention.sdpa_kernel). Raises RuntimeError where that was math.
     """
-    choice = _fused(query, key, value, mask, is_causal, enable_gqa)
-    if choice == "math" and not torch.backends.cuda.math_sdp_enabled():
-        raise RuntimeError("No available kernel. Aborting execution.")
-    return choice
-
-
-def _fused(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    is_causal: bool,
-    enable_gqa: bool,
-) -> str:
     same_heads = query.dim() == 4 and query.size(1) == key.size(1) == value.size(1)
     fits = (
         query.dim() == key.dim() == value.dim() == 4
@@ -54,15 +40,15 @@ def _fused(
         and query.dtype == key.dtype == value.dtype
         and (same_heads or enable_gqa)
     )
-    if not fits:
-        return "math"
     half = query.dtype in (torch.float16, torch.bfloat16)
-    if mask is None and half and torch.backends.cuda.flash_sdp_enabled():
+    if fits and mask is None and half and torch.backends.cuda.flash_sdp_enabled():
         return "flash"
     mask_fits = mask is None or (mask.dtype in (torch.bool, query.dtype) and not is_causal)
     taken = same_heads and mask_fits and (half or query.dtype == torch.float32)
-    if taken and torch.backends.cuda.mem_efficient_sdp_enabled():
+    if fits and taken and torch.backends.cuda.mem_efficient_sdp_enabled():
         return "efficient"
+    if not torch.backends.cuda.math_sdp_enabled():
+        raise RuntimeError("No available kernel. Aborting execution.")
     return "math"
 
 
