@@ -135,7 +135,8 @@ class NotAudited:
     """Something the program did that has no case, and why: compiled regions, sparse arguments, Triton launches.
 
     ``n_calls`` counts recorded calls; ``n_seen`` things that are none: regions entered, launches, processes, imports.
-    ``computes`` is false where a device has nothing to do: annotations for profilers, tensors without values.
+    ``computes`` is false where a device has nothing to do: annotations for profilers, tensors without values, what the
+    program itself runs on the CPU. The report lists it, the headline does not.
     ``missed``: an op of one device stands where the portable call should, so the trace is not what another would run.
     """
 

@@ -13,14 +13,13 @@ from audit.schema import Case, NotAudited
 from audit.tracer.composites import is_vendor_op
 from audit.tracer.record import Record, cases_of, folded_into
 from audit.tracer.results import form_of_result
-from audit.tracer.unaudited import computes
+from audit.tracer.unaudited import ON_HOST, computes
 from audit.tracer.values import Span
 
 #: A composite was missed, or the program calls the op of one device itself.
 _ONE_DEVICE = "only this machine's device has this op, and another would run something else"
 #: Composites under torch.func go on in parts before a tracer can take them whole.
 _TRANSFORMED = "under torch.func: the parts that this machine's device chose, and another would choose others"
-_ON_CPU = "ran on the CPU in the program"
 
 
 class Ledger:
@@ -76,7 +75,7 @@ class Ledger:
             if id(record) in ids:
                 continue
             if uses_accelerator and not record.on_accelerator:
-                calls[record.op, _ON_CPU] += record.n_calls
+                calls[record.op, ON_HOST] += record.n_calls
             elif is_vendor_op(record.op):
                 calls[record.op, _ONE_DEVICE] += record.n_missed
                 calls[record.op, _TRANSFORMED] += record.n_calls - record.n_missed

@@ -26,8 +26,9 @@ _REASONS: Mapping[tuple[str, ...], str] = {
 }
 META = "meta tensor: it has no values and runs no kernel"
 FAKE = "fake tensor: shapes alone, runs no kernel"
-#: Reasons (their beginnings) that are about no computation.
-_IDLE = ("annotation for profilers", "opens a file", META, FAKE)
+ON_HOST = "ran on the CPU in the program"
+#: Reasons (their beginnings) for which a device has nothing to do.
+_IDLE = ("annotation for profilers", "opens a file", META, FAKE, ON_HOST)
 _FOREIGN = "not an aten op: it exists where its library was loaded, and has no reference"
 CUSTOM = "custom op: its code is not in the trace; the ops that it calls are audited where they pass the dispatcher"
 HIGHER_ORDER = "higher-order op: run eagerly, the ops of its body are audited; a kernel compiled from it is not"
