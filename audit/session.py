@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import audit
 from audit.errors import UsageError
-from audit.opset import extract_values, read_opset
+from audit.opset import extract_values, read_opset, write_opset
 from audit.opset.ranks import copy_or_merge, rank_files, rank_path
 from audit.ordering import costliest_first
 from audit.privacy.name_map import new_map_path, read_map, with_names
@@ -138,7 +138,7 @@ def obtain_trace(options: RunOptions, progress: Progress) -> Trace:
     names = _names_of(options, options.output.resolve())
     if options.target.kind == "opset":
         return _copy(options.target.path, cases_file, names)
-    progress.phase(f"tracing {options.target.name}")
+    progress.phase(f"{'reading' if options.target.importer else 'tracing'} {options.target.name}")
     trace_target(options.target, cases_file, options, names)
     return read_opset(cases_file)
 
@@ -185,8 +185,13 @@ def _trace_of_run(options: RunOptions, cases_file: Path) -> Trace:
 def trace_target(target: Target, output: Path, options: RunOptions, names: Path | None) -> None:
     """Runs the program in a process of its own, which writes ``output``, and ``names`` where the trace is private.
 
-    Raises what that process reports.
+    Raises what that process reports. What another tool recorded is read instead.
     """
+    if target.importer is not None:
+        trace = target.importer.read(target.path)
+        assert isinstance(trace, Trace), "a finished run is no trace: see `run`"
+        write_opset(output, trace, None)
+        return
     from audit.tracer.launch import trace_in_child
 
     gpu = pretended_gpu(options.gpu)

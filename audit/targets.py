@@ -1,4 +1,7 @@
-"""What the user named: a script, a module, a config, an exported program, an ``.audit`` file; told apart by name."""
+"""What the user named: a script, a module, a config, an exported program, an ``.audit`` file; told apart by name.
+
+What another tool recorded is told apart by how it begins.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from audit.errors import UsageError
+from audit.importers.registry import IMPORTERS, Importer, find_importer
 from audit.opset.ranks import rank_files
 
-TargetKind: TypeAlias = Literal["script", "module", "opset", "config", "exported"]
+TargetKind: TypeAlias = Literal["script", "module", "opset", "config", "exported", "recording"]
 #: The largest published config.json has some 200 KB, most of it names of classes.
 MAX_CONFIG_BYTES = 4 << 20
 
@@ -26,19 +30,21 @@ class InputShape:
 
 @dataclass(frozen=True)
 class Target:
-    """``path`` of a file; ``name`` of a module for ``-m``; ``arguments`` are the program's own."""
+    """``path`` of a file; ``name`` of a module for ``-m``; ``arguments`` are the program's own; the ``importer`` of a
+    recording."""
 
     kind: TargetKind
     name: str
     path: Path = Path()
     arguments: tuple[str, ...] = ()
+    importer: Importer | None = None
 
     @property
     def stem(self) -> str:
         """What outputs are named after: a config is named after its folder, since it is always called the same."""
         if self.kind == "config" and self.path.name == "config.json":
             return self.path.resolve().parent.name
-        return Path(self.name).stem
+        return Path(self.name.removesuffix(".gz")).stem
 
 
 def find_target(name: str, is_module: bool, arguments: tuple[str, ...]) -> Target:
@@ -65,13 +71,19 @@ def find_target(name: str, is_module: bool, arguments: tuple[str, ...]) -> Targe
         return Target("exported", path.name, path, _none(arguments, path, "an exported program"))
     if path.suffix == ".json" and _is_config(path):
         return Target("config", path.name, path, _none(arguments, path, "a model's config"))
-    if path.suffix == ".json" or path.name.endswith(".json.gz"):
+    if path.suffix != ".py" and (importer := find_importer(path)) is not None:
+        return Target("recording", path.name, path, _none(arguments, path, importer.name), importer)
+    if path.suffix in (".json", ".gz"):
         raise UsageError(
-            f"{path} is no Hugging Face config (it has no model_type); profiler traces are not read by this version; "
-            "give a script, a config.json, a .pt2 or an .audit file",
+            f"{path} is no Hugging Face config (it has no model_type){_nor_a_recording()}; give a script, a "
+            "config.json, a .pt2 or an .audit file",
             "unsupported-target",
         )
     return Target("script", path.name, path, arguments)
+
+
+def _nor_a_recording() -> str:
+    return "".join(f", nor {importer.name}" for importer in IMPORTERS)
 
 
 def _none(arguments: tuple[str, ...], path: Path, what: str) -> tuple[str, ...]:

@@ -1,0 +1,1 @@
+"""What another tool recorded, read: a finished run, or cases to replay."""
