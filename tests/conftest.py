@@ -18,6 +18,15 @@ def checkout() -> Path:
 
 
 @pytest.fixture(scope="session")
+def traces(checkout: Path) -> Path:
+    """The folder of torch.profiler traces of real GPUs, which lies beside the repository where it is there at all."""
+    folder = checkout.parent / "shared" / "data" / "traces"
+    if not folder.is_dir():
+        pytest.skip(f"the real traces are not here: {folder.parent.parent.name}/data/traces beside the repository")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def fresh_python(checkout: Path) -> Callable[[str], str]:
     """Runs source in a new interpreter; what it printed. For what torch can be told only once in a process."""
 

@@ -20,6 +20,11 @@ class KernelClass:
     meaning: str
     source: str
 
+    @property
+    def family(self) -> str:
+        """The library without the part of it: ``MIOpen`` of ``MIOpen (layout transform)``, ``unknown`` of None."""
+        return "unknown" if self.library is None else self.library.partition(" (")[0]
+
 
 UNKNOWN_KERNEL = KernelClass(None, "unknown", "none", "", "")
 
