@@ -291,8 +291,8 @@ def _target_of(options: argparse.Namespace) -> Target:
             "bad-arguments",
         )
     options.shape = InputShape(**shape)
-    if options.fake and target.kind == "opset":
-        raise UsageError(f"{target.name} is a recorded trace: --fake is for recording one", "bad-arguments")
+    if options.fake and target.kind in ("opset", "recording"):
+        raise UsageError(f"{target.name} is recorded already: --fake is for recording", "bad-arguments")
     return target
 
 

@@ -24,6 +24,7 @@ from audit.opset import extract_values, read_opset, write_opset
 from audit.opset.ranks import copy_or_merge, rank_files, rank_path
 from audit.ordering import costliest_first
 from audit.privacy.name_map import new_map_path, read_map, with_names
+from audit.privacy.private_trace import made_private
 from audit.rules.judge import judge
 from audit.rules.preflight import preflight
 from audit.run_folder import CASES_FILE, RUN_FILE, alone_in, clear_folder, find_folder, make_folder
@@ -190,7 +191,7 @@ def trace_target(target: Target, output: Path, options: RunOptions, names: Path 
     if target.importer is not None:
         trace = target.importer.read(target.path)
         assert isinstance(trace, Trace), "a finished run is no trace: see `run`"
-        write_opset(output, trace, None)
+        write_opset(output, trace if names is None else made_private(trace, names), None)
         return
     from audit.tracer.launch import trace_in_child
 

@@ -31,6 +31,7 @@ _DEVICE_ERROR = re.compile(
 _MISSING_KERNEL = re.compile(
     r"Could not run '[^']+' (from|with arguments from) the '\w+' backend"
     r"|\"[\w:. ]+\" not implemented for '\w+'"
+    r"|doesn't support tensors of type|conversion is not supported on CPU"
     r"|ATen not compiled with \w+ support|was not compiled with \w+ support|is not currently implemented for the",
 )
 

@@ -38,7 +38,9 @@ class Importer:
 
 
 #: The first whose ``begins`` is found in the head of a file reads it.
-IMPORTERS: tuple[Importer, ...] = ()
+IMPORTERS: tuple[Importer, ...] = (
+    Importer("an operator-input log", "trace", re.compile(rb"\A\s*Operator:[ \t]*\w"), "audit.importers.operator_log"),
+)
 
 
 def find_importer(path: Path) -> Importer | None:

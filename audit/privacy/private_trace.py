@@ -12,11 +12,12 @@ import dataclasses
 import re
 import secrets
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from audit.codec import tensors_of
 from audit.knowledge.signals import load_variables
 from audit.privacy.coarse import coarse_values
-from audit.privacy.name_map import NameMap
+from audit.privacy.name_map import NameMap, write_map
 from audit.privacy.own_words import masked, own_words
 from audit.pseudonyms import Pseudonyms
 from audit.schema import Arg, Case, NotAudited, Source, TensorSpec, Trace
@@ -68,6 +69,14 @@ def private_trace(trace: Trace) -> tuple[Trace, NameMap | None]:
     drawn = secrets.token_hex(4)  # no digest: of names that one can guess it would be a proof
     private = dataclasses.replace(private, source=dataclasses.replace(private.source, private=(drawn,)))
     return private, NameMap(drawn, pseudonyms.names())
+
+
+def made_private(trace: Trace, names: Path) -> Trace:
+    """The private form of ``trace``; the map that restores its names is written to ``names`` where there is one."""
+    private, name_map = private_trace(trace)
+    if name_map is not None:
+        write_map(names, name_map)
+    return private
 
 
 # --- cases -------------------------------------------------------------------------------------------------------

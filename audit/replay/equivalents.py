@@ -377,6 +377,9 @@ EQUIVALENTS: dict[str, Equivalent] = {
     "aten::_cudnn_rnn": _cudnn_rnn,
     "aten::miopen_rnn_backward": _miopen_rnn_backward,
     "aten::_cudnn_rnn_backward": _cudnn_rnn_backward,
+    # The CPU has no kernel from fp16 to fp32.
+    "aten::_softmax": lambda self, dim, half_to_float: torch.softmax(self, dim),
+    "aten::_log_softmax": lambda self, dim, half_to_float: torch.log_softmax(self, dim),
     "aten::_fused_adam_": _adam(decoupled=False),
     "aten::_fused_adamw_": _adam(decoupled=True),
 }

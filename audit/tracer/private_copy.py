@@ -12,8 +12,7 @@ from audit.codec import tensors_of
 from audit.opset import write_opset
 from audit.opset.file import Opset, check_values, open_opset
 from audit.opset.tensors import DTYPES, Tensor, blocks_of_tensor
-from audit.privacy.name_map import write_map
-from audit.privacy.private_trace import private_trace
+from audit.privacy.private_trace import made_private
 from audit.schema import Case, TensorSpec, Trace, Values
 from audit.tracer.values import described
 
@@ -25,9 +24,7 @@ def copy_private(path: Path, target: Path, names: Path) -> Trace:
     """
     opset = open_opset(path)
     check_values(opset)
-    trace, name_map = private_trace(_described(opset))
-    if name_map is not None:
-        write_map(names, name_map)
+    trace = made_private(_described(opset), names)
     write_opset(target, trace, None)
     return trace
 

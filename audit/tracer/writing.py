@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from audit.opset import write_opset
-from audit.privacy.name_map import write_map
-from audit.privacy.private_trace import private_trace
+from audit.privacy.private_trace import made_private
 from audit.schema import Source, Trace
 from audit.tracer.recorder import Recorder
 
@@ -23,9 +22,7 @@ def write_trace(
     values = recorder.values
     if names is not None:
         assert not spans, "a private trace has no values"
-        trace, name_map = private_trace(trace)
-        if name_map is not None:
-            write_map(names, name_map)
+        trace = made_private(trace, names)
     write_opset(path, trace, (lambda file: values.write_to(file, spans)) if values is not None and spans else None)
     if values is not None:
         values.close()

@@ -189,3 +189,9 @@ def test_the_backward_of_a_recurrent_net_is_that_of_torchs_own():
     )  # fmt: skip
     assert found[:3] == (None, None, None)
     close(tuple(found[3]), wanted[3:])
+
+
+def test_softmax_from_half_to_float_is_softmax():
+    x = rand(4, 6)
+    close(run("_softmax", x, -1, True), x.exp() / x.exp().sum(-1, keepdim=True))
+    close(run("_log_softmax", x, 0, True), x - x.exp().sum(0).log())
