@@ -15,7 +15,7 @@ from audit.schema import Arg, Case, NotAudited, Phase, Source, Trace
 from audit.tracer.composites import is_vendor_op
 from audit.tracer.host_arguments import with_host_arguments
 from audit.tracer.results import form_of_result
-from audit.tracer.unaudited import computes, reason_for
+from audit.tracer.unaudited import computes, reason_for_name
 from audit.validity import check_case
 
 #: Distinct cases and named calls of one recording. The largest known has about 2,000; each takes some kilobytes.
@@ -113,11 +113,11 @@ class Account:
 def _standing(op: str) -> _Standing:
     renaming = None if _is_known(op) else renaming_of(op)
     name = op if renaming is None else renaming.op
+    if reason := reason_for_name(name):
+        return _Standing(op, reason=reason)
     if is_vendor_op(name):
         return _Standing(name, reason=ONE_DEVICE)
-    if not _is_known(name):
-        return _Standing(op, reason=_UNKNOWN)
-    return _Standing(name, renaming, reason_for(resolve(name)))
+    return _Standing(name, renaming) if _is_known(name) else _Standing(op, reason=_UNKNOWN)
 
 
 def _is_known(op: str) -> bool:

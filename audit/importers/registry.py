@@ -40,6 +40,12 @@ class Importer:
 #: The first whose ``begins`` is found in the head of a file reads it.
 IMPORTERS: tuple[Importer, ...] = (
     Importer("an operator-input log", "trace", re.compile(rb"\A\s*Operator:[ \t]*\w"), "audit.importers.operator_log"),
+    Importer(
+        "an execution trace of torch",
+        "trace",
+        re.compile(rb'\A\s*\{[^\[\]{}]*"nodes"\s*:\s*\[\s*\{[\s\S]*?"rf_id"'),
+        "audit.importers.execution_trace",
+    ),
 )
 
 

@@ -29,7 +29,7 @@ FAKE = "fake tensor: shapes alone, runs no kernel"
 ON_HOST = "ran on the CPU in the program"
 #: Reasons (their beginnings) for which a device has nothing to do.
 _IDLE = ("annotation for profilers", "opens a file", META, FAKE, ON_HOST)
-_FOREIGN = "not an aten op: it exists where its library was loaded, and has no reference"
+FOREIGN = "not an aten op: it exists where its library was loaded, and has no reference"
 CUSTOM = "custom op: its code is not in the trace; the ops that it calls are audited where they pass the dispatcher"
 HIGHER_ORDER = "higher-order op: run eagerly, the ops of its body are audited; a kernel compiled from it is not"
 
@@ -42,13 +42,16 @@ def qualified_name(op: torch._ops.OpOverload) -> str:
 
 def reason_for(op: torch._ops.OpOverload) -> str:
     """Why calls of this op are no cases, or an empty string."""
-    name = qualified_name(op)
+    reason = reason_for_name(qualified_name(op))
+    return CUSTOM if reason == FOREIGN and is_python_op(op) else reason
+
+
+def reason_for_name(name: str) -> str:
+    """The same by the qualified overload alone, where the op itself may not be here."""
     for beginnings, reason in _REASONS.items():
         if name.startswith(beginnings):
             return reason
-    if name.startswith("aten::"):
-        return ""
-    return CUSTOM if is_python_op(op) else _FOREIGN
+    return "" if name.startswith("aten::") else FOREIGN
 
 
 def computes(reason: str) -> bool:
