@@ -132,7 +132,8 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "target",
         nargs="?",
-        help="a Python script, a file that defines model and inputs, a config.json, a .pt2 or an .audit file",
+        help="a Python script, a file that defines model and inputs, a config.json, a .pt2 or .audit file, or what "
+        "another tool recorded: an operator-input log, an execution trace",
     )
     parser.add_argument("-m", dest="module", metavar="MODULE", help="trace a module as `python -m MODULE` would run it")
     parser.add_argument(

@@ -17,6 +17,8 @@ from audit.errors import UsageError
 _CHUNK = 1 << 20
 #: Characters of one item. The largest real ones, calls with thousands of tensors, have a few hundred thousand.
 MAX_ITEM = 1 << 24
+#: Decompressed; nodes beyond any number that is kept.
+_MAX_CHARACTERS = 1 << 36
 _GAP = re.compile(r"[\s,]*")
 
 
@@ -92,6 +94,8 @@ class _Text:
     def _more(self) -> bool:
         """Reads on, dropping what was taken; each time twice as much of an item that does not end. False at the end."""
         self._start += self._at
+        if self._start > _MAX_CHARACTERS:
+            raise UsageError(f"{self._path} has more than {_MAX_CHARACTERS >> 30} GiB", "recording-too-large")
         self._window = self._window[self._at :]
         self._at = 0
         content = self._file.read(max(_CHUNK, len(self._window)))

@@ -15,6 +15,7 @@ import torch
 from audit.codec import decode, encode
 from audit.replay import widen
 from audit.replay.compare import Expected, compare, error_between, fact_of, flat
+from audit.replay.cpu_kernels import NOTE, cpu_op, runs_in_fp32
 from audit.replay.equivalents import equivalent_of
 from audit.replay.execute import Produced, call, in_phase, mutated_name, with_mutated
 from audit.replay.forwards import with_own_forward
@@ -110,7 +111,9 @@ class Reference:
             prepared.notes.append(f"stored values of operands {missing} are not in the value file: synthesised instead")
         prepared.index = write_spool(self._folder / f"{case.key}.inputs", contents)
         standard = standard_of(case)
-        run = self._run(case, lambda: resolve(case.op), contents)
+        run = self._run(case, lambda: cpu_op(case), contents)
+        if runs_in_fp32(case):
+            prepared.notes.append(NOTE)
         if isinstance(run, CpuRun):
             prepared.mutated = _mutated(case, run.bound, contents)
             prepared.timing = self._retimed(case, run, prepared.mutated)
@@ -146,7 +149,7 @@ class Reference:
         first_us = run.seconds * 1e6
         if mutated or case.grads is not None or run.seconds > RETIME_LIMIT_S:
             return Timing(median_us=first_us, iqr_us=0.0, n=1, first_us=first_us)
-        op = resolve(case.op)
+        op = cpu_op(case)
         times: list[float] = []
         deadline = time.perf_counter() + RETIME_LIMIT_S
         with torch.no_grad():
@@ -227,7 +230,7 @@ class Reference:
         self, case: Case, contents: dict[str, torch.Tensor], mutated: list[int]
     ) -> dict[str, torch.Tensor]:
         moved = widen.moved_contents(case, contents, self._seed)
-        run = self._run(case, lambda: resolve(case.op), moved)
+        run = self._run(case, lambda: cpu_op(case), moved)
         return _by_name(case, run, mutated) if isinstance(run, CpuRun) else {}
 
     # --- comparison ------------------------------------------------------------------------------------------------

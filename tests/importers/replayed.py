@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from audit.replay.cpu_kernels import cpu_op
 from audit.replay.execute import call, in_phase
 from audit.replay.forwards import with_own_forward
 from audit.replay.inputs import InputError, ValueFile, bind, materialise, seed_generators
@@ -28,7 +29,7 @@ def outcome_on_cpu(case: Case) -> Outcome:
     def run() -> Outcome:
         bound, _ = with_own_forward(case, bind(case, narrow_operands(case, contents), _CPU, 0), resolve)
         seed_generators(0, _CPU)
-        in_phase(case.phase, case, lambda: call(case, resolve(case.op), bound))
+        in_phase(case.phase, case, lambda: call(case, cpu_op(case), bound))
         return Outcome("ok")
 
     outcome = attempt(run)

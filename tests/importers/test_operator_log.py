@@ -7,16 +7,12 @@ from pathlib import Path
 
 import pytest
 
-import audit
 from audit.errors import UsageError
-from audit.importers.account import ONE_DEVICE, SYNTHESISED
+from audit.importers.account import SYNTHESISED
 from audit.importers.operator_log import MAX_BYTES, read_recording
 from audit.importers.registry import find_importer
-from audit.replay.work import operand_bytes
-from audit.schema import Case, Named, Trace
+from audit.schema import Named, Trace
 from tests.importers.replayed import outcome_on_cpu
-
-LOGS = Path(audit.__file__).resolve().parents[2] / "shared" / "data" / "op_logs"
 
 
 def read(folder: Path, text: str) -> Trace:
@@ -204,46 +200,3 @@ def test_a_log_replays_on_the_cpu_with_arguments_that_are_made(tmp_path: Path):
     assert trace.not_audited == ()
     assert len(trace.cases) == 22
     assert {case.op: outcome_on_cpu(case) for case in trace.cases if outcome_on_cpu(case).kind != "ok"} == {}
-
-
-# --- the published logs --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def published() -> dict[str, Trace]:
-    """The published logs by name; they are not part of the project."""
-    if not LOGS.is_dir():
-        pytest.skip(f"the published logs are not in {LOGS.parent}")
-    return {f"{path.parent.name}/{path.stem}": read_recording(path) for path in sorted(LOGS.glob("*/*.txt"))}
-
-
-def cases_of(traces: dict[str, Trace]) -> list[Case]:
-    """Distinct cases, the smallest operands first."""
-    cases = {case.key: case for trace in traces.values() for case in trace.cases}
-    return sorted(cases.values(), key=operand_bytes)
-
-
-def test_every_call_of_the_published_logs_is_in_a_case_or_listed(published: dict[str, Trace]):
-    listed = {(item.what, item.reason): 0 for trace in published.values() for item in trace.not_audited}
-    for trace in published.values():
-        assert adds_up(trace)
-        for item in trace.not_audited:
-            listed[item.what, item.reason] += item.n_calls
-    assert len(published) == 140
-    assert sum(trace.n_recorded for trace in published.values()) == 133_823
-    assert len(cases_of(published)) == 17_066
-    assert listed == {
-        ("aten::_cudnn_rnn.default", ONE_DEVICE): 3,
-        ("aten::_cudnn_rnn_backward.default", ONE_DEVICE): 3,
-        ("aten::_sparse_coo_tensor_with_dims_and_tensors.default", "not strided result (sparse)"): 496,
-    }
-
-
-@pytest.mark.filterwarnings("ignore:ComplexHalf")
-def test_the_smallest_published_case_of_each_op_replays(published: dict[str, Trace]):
-    smallest: dict[str, Case] = {}
-    for case in cases_of(published):
-        smallest.setdefault(case.op, case)
-    outcomes = {op: outcome_on_cpu(case) for op, case in smallest.items() if operand_bytes(case) < 1 << 24}
-    assert len(outcomes) == 165
-    assert {op: outcome.message for op, outcome in outcomes.items() if outcome.kind != "ok"} == {}

@@ -1,0 +1,44 @@
+"""CPU kernels that are too slow to wait for, and what computes the same in reasonable time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from audit.codec import tensors_of
+from audit.replay.overload import resolve
+from audit.schema import Case
+
+#: Op and dtype of operands for which the CPU has no kernel of a library: gradients of convolutions in fp16 run at 0.3
+#: GFLOP/s a core, in fp32 at 45 (torch 2.13, oneDNN; a ResNet-50 step would take an hour instead of minutes).
+_IN_FP32: frozenset[tuple[str, str]] = frozenset((("aten::convolution_backward.default", "float16"),))
+NOTE = "the CPU computed it in fp32 and rounded to fp16, where its own kernel is a hundred times slower"
+
+
+def runs_in_fp32(case: Case) -> bool:
+    """Whether the reference of a case is computed in fp32 and rounded to the case's own dtype."""
+    return any((case.op, spec.dtype) in _IN_FP32 for spec in tensors_of(case.args, case.kwargs))
+
+
+def cpu_op(case: Case) -> Callable[..., Any]:
+    """What is called on the CPU for a case. Raises AttributeError for an op that this torch does not know."""
+    op = resolve(case.op)
+    return _through_fp32(op) if runs_in_fp32(case) else op
+
+
+def _through_fp32(op: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        result = op(*map(_up, args), **{name: _up(value) for name, value in kwargs.items()})
+        return tuple(map(_down, result)) if isinstance(result, tuple) else _down(result)
+
+    return run
+
+
+def _up(value: Any) -> Any:
+    return value.float() if isinstance(value, torch.Tensor) and value.dtype is torch.float16 else value
+
+
+def _down(value: Any) -> Any:
+    return value.half() if isinstance(value, torch.Tensor) and value.dtype is torch.float32 else value
