@@ -1,4 +1,4 @@
-"""The words that a trace may say because they are ours: those of the tracer's own sentences and of public tables.
+"""The words that a trace may say because they are ours: those of our own sentences and of public tables.
 
 What a trace says of a program in sentences (why a call has no case, notes) mixes our words with the program's names. A
 list of ours would be out of date with the next sentence; so they are read from where the sentences stand.
@@ -13,6 +13,8 @@ from pathlib import Path
 
 from audit.pseudonyms import Pseudonyms
 
+#: Packages whose sentences stand in traces.
+_SPEAKING = ("tracer", "importers")
 _WORD = re.compile(r"\w+")
 #: A word, or what is neither a word nor punctuation of ASCII: control characters, signs of other scripts.
 _WORD_OR_FOREIGN = re.compile(r"(\w+)|[^\w\x20-\x7e]+")
@@ -20,10 +22,10 @@ _WORD_OR_FOREIGN = re.compile(r"(\w+)|[^\w\x20-\x7e]+")
 
 @cache
 def own_words() -> frozenset[str]:
-    """Words in the string constants of the tracer and in the knowledge base; none where their files are not there."""
+    """Words in the string constants of what makes traces and in the knowledge base; none where they are not there."""
     package = Path(__file__).resolve().parents[1]
     words: set[str] = set()
-    for file in sorted((package / "tracer").rglob("*.py")):
+    for file in sorted(file for folder in _SPEAKING for file in (package / folder).rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 words.update(_WORD.findall(node.value))

@@ -12,7 +12,7 @@ from audit.codec import case_key
 from audit.replay.cpu_kernels import NOTE, cpu_op
 from audit.replay.overload import resolve
 from audit.replay.reference import Reference
-from audit.schema import Arg, Case, TensorSpec
+from audit.schema import Arg, Case, Named, TensorSpec
 
 OP = "aten::convolution_backward.default"
 
@@ -75,3 +75,12 @@ def test_the_measurement_says_so(tmp_path: Path):
     reference = Reference(None, tmp_path, seed=0, n_threads=1)
     assert NOTE in reference.prepare(conv_backward("float16"))["notes"]
     assert NOTE not in reference.prepare(conv_backward("bfloat16"))["notes"]
+
+
+def test_the_gradient_of_a_softmax_from_half_to_float_is_half():
+    op = "aten::_softmax_backward_data.default"
+    specs = tuple(TensorSpec((4, 6), (6, 1), "float32", extent=24, storage=storage) for storage in (0, 1))
+    case = Case("x", op, (*specs, -1, Named("dtype", "float16")), phase="backward")
+    grad, output = torch.randn(4, 6), torch.randn(4, 6).softmax(-1)
+    result = cpu_op(case)(grad, output, -1, torch.float16)
+    assert torch.equal(result, (output * (grad - (grad * output).sum(-1, keepdim=True))).half())

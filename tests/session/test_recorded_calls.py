@@ -61,11 +61,15 @@ def test_a_log_becomes_an_audit_file(log: Path, capsys: pytest.CaptureFixture[st
     ]
 
 
-def test_the_private_form_does_not_name_the_log(log: Path):
+def test_the_private_form_speaks_of_the_log_without_naming_anything(log: Path):
+    log.write_text(LOG + "cnt: 1, ((acme(1),), {})\n")
     assert main(["trace", str(log), "--private", "-o", str(log.parent / "step.audit")]) == 0
     trace = read_opset(log.parent / "step.audit")
     assert trace.source.private
     assert "step" not in trace.source.name
+    reasons = [item.reason for item in trace.not_audited]
+    assert any(reason.startswith("not in the grammar of operator logs: column 11: expected T") for reason in reasons)
+    assert not any("acme" in reason for reason in reasons)
 
 
 @pytest.mark.parametrize("option", [["--fake"], ["--batch", "2"], ["--", "--lr", "1"]], ids=lambda words: words[0])
