@@ -96,17 +96,28 @@ def _convolution(case: Case) -> tuple[int, int]:
 
 
 def _attention_obstacle(case: Case) -> str:
-    """What keeps fused attention from a call: flash takes no mask, memory-efficient no grouped heads and only masks of
-    bool or the query's dtype. Empty where nothing does, or the op is another."""
+    """What keeps fused attention from a call, by the rules of sdp_utils.cpp; empty where nothing does.
+
+    Flash takes fp16 and bf16 without a mask, memory-efficient also fp32 and masks, but no grouped heads on ROCm.
+    """
     if not matches(case.op, ("aten::scaled_dot_product_attention.*",)):
         return ""
     query, mask = _argument(case, 0, "query"), _argument(case, 3, "attn_mask")
-    if not isinstance(query, TensorSpec) or not isinstance(mask, TensorSpec):
+    if not isinstance(query, TensorSpec):
         return ""
-    if _argument(case, 7, "enable_gqa") is True:
-        return "no fused kernel takes a mask together with grouped heads (enable_gqa)"
-    if mask.dtype not in ("bool", query.dtype):
-        return f"fused attention wants a mask of bool or {query.dtype}, this one is {mask.dtype}"
+    half = query.dtype in ("float16", "bfloat16")
+    if not half and query.dtype != "float32":
+        return f"fused attention takes fp16, bf16 and fp32, and no {query.dtype}"
+    grouped = _argument(case, 7, "enable_gqa") is True
+    if isinstance(mask, TensorSpec):
+        if grouped:
+            return "no fused kernel takes a mask together with grouped heads (enable_gqa)"
+        if mask.dtype not in ("bool", query.dtype):
+            return f"fused attention wants a mask of bool or {query.dtype}, this one is {mask.dtype}"
+        if mask.strides and mask.strides[-1] != 1:
+            return "fused attention wants a mask whose last dimension is contiguous, this one was permuted"
+    elif grouped and not half:
+        return f"no fused kernel takes grouped heads (enable_gqa) in {query.dtype}"
     return ""
 
 

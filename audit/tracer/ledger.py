@@ -5,13 +5,14 @@ Shared by all recorded threads; ``lock`` guards every change.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections import Counter
 from typing import Any
 
 from audit.schema import Case, NotAudited
 from audit.tracer.composites import is_vendor_op
-from audit.tracer.record import Record, cases_of, folded_into
+from audit.tracer.record import Record, cases_of, folded_into, record_key
 from audit.tracer.results import form_of_result
 from audit.tracer.unaudited import ON_HOST, computes
 from audit.tracer.values import Span
@@ -48,6 +49,30 @@ class Ledger:
             self.records.clear()
             self._not_audited.clear()
             self.n_recorded = 0
+
+    def move_to_accelerator(self, record: Record) -> None:
+        """One call of a record of the CPU turns out to be one of the accelerator."""
+        on_cpu, on_gpu = (
+            record_key(record.func, record.phase, place, record.folded, record.settings) for place in (False, True)
+        )
+        with self.lock:
+            if not self.open or self.records.get(on_cpu) is not record:
+                return  # forgotten since
+            moved = self.records.get(on_gpu)
+            if moved is None:
+                moved = dataclasses.replace(
+                    record,
+                    on_accelerator=True,
+                    n_calls=0,
+                    n_recomputed=0,
+                    modules=record.modules.copy(),
+                    sources=record.sources.copy(),
+                )
+                self.records[on_gpu] = moved
+            moved.n_calls += 1
+            record.n_calls -= 1
+            if not record.n_calls:
+                del self.records[on_cpu]
 
     def name_call(self, what: str, reason: str) -> None:
         """Counts a call that has no case."""

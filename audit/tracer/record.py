@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from audit.codec import case_key
 from audit.device.steering import InForce
@@ -20,11 +21,13 @@ from audit.tracer.values import KeptCall, Span
 class Record:
     """One signature while the program runs. ``n_missed``: calls below a composite that should have been recorded."""
 
+    func: Any
     op: str
     folded: Folded
     phase: Phase
     on_accelerator: bool
     settings: InForce = ()
+    n_tensors: int = 0
     n_calls: int = 0
     n_recomputed: int = 0
     n_missed: int = 0
@@ -32,8 +35,12 @@ class Record:
     sources: Counter[str] = field(default_factory=Counter)
     kept: KeptCall = field(default_factory=KeptCall)
     kept_grads: dict[int, KeptCall] = field(default_factory=dict)
-    n_tensors: int = 0
     with_backward: list[CompositeCall] = field(default_factory=list)
+
+
+def record_key(func: Any, phase: Phase, on_accelerator: bool, folded: Folded, settings: InForce) -> Hashable:
+    """Calls with equal keys are counted in one record."""
+    return func, phase, on_accelerator, folded, settings
 
 
 def cases_of(record: Record) -> Iterator[tuple[Case, dict[int, Span]]]:

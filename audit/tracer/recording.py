@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -36,8 +37,9 @@ from audit.tracer.composites import (
 )
 from audit.tracer.forms import desugars, has_special_form
 from audit.tracer.higher_order import run_higher_order
+from audit.tracer.layouts import ATTENTION, run_attention
 from audit.tracer.ledger import Ledger
-from audit.tracer.record import Record
+from audit.tracer.record import Record, record_key
 from audit.tracer.signature import Folded, Folding, NotReplayable, uses_accelerator
 from audit.tracer.transforms import base_of, is_grad_alone, is_transformed, without_transforms
 from audit.tracer.unaudited import FAKE, HIGHER_ORDER, is_python_op, qualified_name, reason_for
@@ -100,6 +102,7 @@ class Recording(TorchDispatchMode):
         self._handling: dict[Any, _Handling] = {}
         self._graph_task = -1
         self._graph_task_depth = 0
+        self._on_gpu_last = False
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -129,14 +132,38 @@ class Recording(TorchDispatchMode):
         if handling.run is not None:
             return handling.run(func, args, kwargs or {})
         accelerator = uses_accelerator(args, kwargs)
+        if virtual_gpu.is_active():
+            return self._run_beside_virtual_gpu(func, args, kwargs or {}, handling, accelerator)
         self._record(func, args, kwargs, handling, accelerator)
-        try:
-            output = func(*args, **(kwargs or {}))
-        except (NotImplementedError, RuntimeError) as error:
-            if not (accelerator and virtual_gpu.is_active()):
-                raise
-            output = virtual_gpu.run_in_fp32(func, args, kwargs or {}, error)
-        return _marked(accelerator, func, output)
+        return func(*args, **(kwargs or {}))
+
+    def _run_beside_virtual_gpu(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], handling: _Handling, accelerator: bool
+    ) -> Any:
+        if accelerator:
+            self._on_gpu_last = True
+            self._record(func, args, kwargs, handling, accelerator)
+            try:
+                output = func(*args, **kwargs)
+            except (NotImplementedError, RuntimeError) as error:
+                output = virtual_gpu.run_in_fp32(func, args, kwargs, error)
+            return _marked(accelerator, func, output)
+        place = virtual_gpu.open_place_of(args, kwargs)
+        if place is None:
+            self._on_gpu_last = False
+            self._record(func, args, kwargs, handling, accelerator)
+            return func(*args, **kwargs)
+        if self._on_gpu_last and torch._C._current_graph_task_id() != -1:
+            place.settle()  # the gradients that a node makes are where the gradients are that it got
+            with virtual_gpu.named("cuda"):
+                self._record(func, args, kwargs, handling, accelerator=True)
+                return _marked(True, func, func(*args, **kwargs))
+        record = self._record(func, args, kwargs, handling, accelerator)
+        output = func(*args, **kwargs)
+        virtual_gpu.leave_open(output, place)
+        if record is not None:
+            place.when_settled(partial(self.ledger.move_to_accelerator, record))
+        return output
 
     def _handle(self, func: Any) -> _Handling:
         """Decides, once for each op, what is done with its calls."""
@@ -230,7 +257,10 @@ class Recording(TorchDispatchMode):
         record = self._record(op, bare, named, handling, accelerator, torch.is_grad_enabled(), wanting)
         first_node = _next_node_number()
         with self._off():
-            output = _marked(accelerator, op, run(op, args, kwargs))
+            if op is ATTENTION and accelerator and virtual_gpu.is_active():
+                output = _marked(accelerator, op, run_attention(run, args, kwargs))
+            else:
+                output = _marked(accelerator, op, run(op, args, kwargs))
         if is_transformed():
             self._transformed.append((first_node, _next_node_number()))
         if record is not None and _next_node_number() > first_node:
@@ -314,7 +344,7 @@ class Recording(TorchDispatchMode):
             self.ledger.name_call(handling.name, str(reason))
             return None
         settings = in_force(handling.name)
-        key = (func, phase, accelerator, folded, settings)
+        key = record_key(func, phase, accelerator, folded, settings)
         ledger = self.ledger
         with ledger.lock:
             if not ledger.open:
@@ -322,7 +352,7 @@ class Recording(TorchDispatchMode):
             ledger.n_recorded += 1
             record = ledger.records.get(key)
             if record is None:
-                record = Record(handling.name, folded, phase, accelerator, settings, n_tensors=len(folding.tensors))
+                record = Record(func, handling.name, folded, phase, accelerator, settings, len(folding.tensors))
                 ledger.records[key] = record
             record.n_calls += 1
             record.n_recomputed += recomputed

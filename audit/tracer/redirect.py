@@ -23,7 +23,7 @@ from audit.tracer import virtual_gpu
 from audit.tracer.autocast import patch_autocast
 from audit.tracer.cuda_answers import answer_as
 from audit.tracer.patches import Patches
-from audit.tracer.virtual_gpu import CPU, GPU, is_on_gpu, named, put_on_gpu, put_storage_on_gpu
+from audit.tracer.virtual_gpu import CPU, GPU, asked, is_on_gpu, named, put_on_gpu, put_storage_on_gpu
 
 #: Functions of ``torch`` that take a ``device``; those a torch version lacks are passed over.
 _FACTORIES = (
@@ -77,7 +77,8 @@ def _factory(function: Callable[..., Any]) -> Callable[..., Any]:
     def make(*args: Any, **kwargs: Any) -> Any:
         names_gpu, args, kwargs = _without_gpu(args, kwargs)
         if not names_gpu:
-            return function(*args, **kwargs)
+            with asked():
+                return function(*args, **kwargs)
         with named("cuda"):
             return put_on_gpu(function(*args, **kwargs))
 
@@ -127,9 +128,11 @@ def _default_device(function: Callable[..., Any]) -> Callable[..., Any]:
     """``DeviceContext.__torch_function__``, which adds the device of ``with torch.device("cuda"):`` to factories."""
 
     def call(context: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = function(context, func, types, args, kwargs)
         on_gpu = getattr(context, "on_virtual_gpu", False) and func in _device_constructors()
-        return put_on_gpu(made) if on_gpu and (kwargs or {}).get("device") is None else made
+        if not on_gpu or (kwargs or {}).get("device") is not None:
+            return function(context, func, types, args, kwargs)
+        with named("cuda"):
+            return put_on_gpu(function(context, func, types, args, kwargs))
 
     return call
 

@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from audit.schema import Arg, Named, TensorSpec
 from audit.tracer import virtual_gpu
 from audit.tracer.unaudited import META
-from audit.tracer.virtual_gpu import is_marked
+from audit.tracer.virtual_gpu import is_beside_gpu
 
 #: What ``fold`` returns for one argument: hashable, equal for equal arguments.
 Folded: TypeAlias = Any
@@ -87,7 +87,7 @@ class Folding:
             storage.nbytes() // dtype.itemsize,
             number,
             self._grad and (tensor.requires_grad or id(tensor) in self._wanting),
-            self.accelerator and not (is_marked(storage) if self._virtual else tensor.is_cuda),
+            self.accelerator and not (is_beside_gpu(storage) if self._virtual else tensor.is_cuda),
             dtype.is_complex and tensor.is_conj(),
             tensor.is_neg(),
         )

@@ -11,7 +11,7 @@ keeps the Python object of a storage as long as the storage lives.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -32,10 +32,14 @@ _HOST_RESULTS = {"aten._pack_padded_sequence.default": 1}  # batch_sizes, which 
 
 
 class _Here(threading.local):
-    """``target``: the device type that the call under way names; ``kernels``: how deep in a fake tensor's kernels."""
+    """``target``: the device type that the call under way names; ``kernels``: how deep in a fake tensor's kernels.
+
+    ``asked``: how deep in functions of which the program itself asks for a new tensor of the CPU.
+    """
 
     target: str | None = None
     kernels: int = 0
+    asked: int = 0
 
 
 here = _Here()
@@ -43,14 +47,46 @@ here = _Here()
 _active = threading.Event()
 
 
+class OpenPlace:
+    """The mark of what C++ made on the CPU for a tensor that it took for one of the CPU: on which device is not known.
+
+    A gradient's zeros, the padding of a packed sequence. On a GPU it would be there, and a call beside what is there
+    settles it; ``moves`` are then made up for: how the calls so far get to the accelerator's account.
+    """
+
+    __slots__ = ("_moves", "_on_gpu")
+
+    def __init__(self) -> None:
+        self._on_gpu = False
+        self._moves: list[Callable[[], None]] = []
+
+    def __bool__(self) -> bool:
+        return self._on_gpu
+
+    def when_settled(self, move: Callable[[], None]) -> None:
+        if self._on_gpu:
+            move()
+        else:
+            self._moves.append(move)
+
+    def settle(self) -> None:
+        """It is on the GPU."""
+        self._on_gpu = True
+        moves, self._moves = self._moves, []
+        for move in moves:
+            move()
+
+
 def is_active() -> bool:
     return _active.is_set()
 
 
-def is_marked(storage: torch.UntypedStorage) -> bool:
-    """Whether a storage is on the GPU."""
-    marked: bool = getattr(storage, _MARK, False)
-    return marked
+def is_beside_gpu(storage: torch.UntypedStorage) -> bool:
+    """Whether an operand beside one on the GPU is there too; one whose place was open is, from here on."""
+    mark = getattr(storage, _MARK, False)
+    if mark is not True and isinstance(mark, OpenPlace):
+        mark.settle()
+    return bool(mark)
 
 
 def is_on_gpu(tensor: torch.Tensor) -> bool:
@@ -58,21 +94,54 @@ def is_on_gpu(tensor: torch.Tensor) -> bool:
     if here.kernels:
         return False
     try:
-        marked: bool = getattr(tensor.untyped_storage(), _MARK, False)
+        marked = bool(getattr(tensor.untyped_storage(), _MARK, False))
     except (NotImplementedError, RuntimeError):  # sparse, or a wrapper of vmap or grad
         if _functorch.is_functorch_wrapped_tensor(tensor):
             return is_on_gpu(_functorch.get_unwrapped(tensor))
-        marked = tensor.__dict__.get(_MARK, False)
+        marked = bool(tensor.__dict__.get(_MARK, False))
     return marked
+
+
+def open_place_of(args: Any, kwargs: Any) -> OpenPlace | None:
+    """The place of what a call without an operand on the GPU makes, where it is open; None where it is the CPU."""
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    if not tensors:
+        return None if here.asked else OpenPlace()
+    places = [_mark_of(tensor) for tensor in tensors]
+    found = [place for place in places if isinstance(place, OpenPlace)]
+    if not found or any(place is None and tensor.dim() for place, tensor in zip(places, tensors, strict=True)):
+        return None
+    for other in found[1:]:
+        if other is not found[0]:
+            found[0].when_settled(other.settle)
+    return found[0]
+
+
+def _mark_of(tensor: torch.Tensor) -> Any:
+    try:
+        return getattr(tensor.untyped_storage(), _MARK, None)
+    except (NotImplementedError, RuntimeError):
+        return tensor.__dict__.get(_MARK)
+
+
+def leave_open(output: Any, place: OpenPlace) -> None:
+    """What a call made is at this place."""
+    for leaf in tree_leaves(output):
+        if isinstance(leaf, torch.Tensor) and _mark_of(leaf) is None:
+            _set_mark(leaf, place)
+
+
+def _set_mark(tensor: torch.Tensor, mark: Any) -> None:
+    try:
+        setattr(tensor.untyped_storage(), _MARK, mark)
+    except (NotImplementedError, RuntimeError):
+        setattr(tensor, _MARK, mark)
 
 
 def put_on_gpu(value: Any) -> Any:
     """Marks a tensor, or those in a list, tuple or dict; returns the same object."""
     if isinstance(value, torch.Tensor):
-        try:
-            setattr(value.untyped_storage(), _MARK, True)
-        except (NotImplementedError, RuntimeError):
-            setattr(value, _MARK, True)
+        _set_mark(value, True)
     elif isinstance(value, (list, tuple)):
         for item in value:
             put_on_gpu(item)
@@ -132,6 +201,16 @@ def named(target: str) -> Iterator[None]:
         yield
     finally:
         here.target = old
+
+
+@contextmanager
+def asked() -> Iterator[None]:
+    """The program asks for a new tensor inside, and means the CPU where it names no device."""
+    here.asked += 1
+    try:
+        yield
+    finally:
+        here.asked -= 1
 
 
 @contextmanager

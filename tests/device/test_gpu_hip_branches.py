@@ -84,6 +84,7 @@ def test_an_overridden_arch_is_shown_beside_the_arch(monkeypatch: pytest.MonkeyP
 @pytest.mark.usefixtures("rocm")
 def test_auto_is_hip_on_a_rocm_build_with_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)  # a CUDA build lacks the library that a ROCm one asks
     assert registry.resolve("auto") == "hip"
     assert registry.resolve("hip") == "hip"
 

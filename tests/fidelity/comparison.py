@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field
@@ -23,6 +24,11 @@ SAME_KERNEL = {
     "aten::_reshape_alias": "aten::view",
     "aten::detach_": "aten::detach",
 }
+
+#: The place of ``weight_buf`` among the arguments of ``_cudnn_rnn``: all weights in one piece of memory, if they are.
+#: ``nn.LSTM`` puts them so in a CUDA build alone (``torch._use_cudnn_rnn_flatten_weight`` is False in a ROCm build),
+#: and a trace made without a GPU is of a ROCm machine. The kernel and its sizes are the same, with or without.
+_WEIGHT_BUFFER = 3
 
 Key = tuple[str, tuple[str, ...], str]
 
@@ -104,6 +110,10 @@ def _sums(rows: Any) -> tuple[Counter[Key], Counter[Key]]:
 def _key(op: str, dtypes: list[str], shapes: str) -> Key:
     if op == "aten::_reshape_alias":  # it is given the strides, too
         dtypes, shapes = dtypes[:2], shapes.removesuffix(", []]") + "]"
+    if op == "aten::_cudnn_rnn":
+        sizes = json.loads(shapes)
+        sizes[_WEIGHT_BUFFER] = []
+        dtypes, shapes = [*dtypes[:_WEIGHT_BUFFER], "", *dtypes[_WEIGHT_BUFFER + 1 :]], str(sizes)
     return SAME_KERNEL.get(op, op), tuple(dtypes), shapes
 
 

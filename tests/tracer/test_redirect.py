@@ -244,6 +244,70 @@ def test_the_batch_sizes_of_a_packed_sequence_stay_on_the_host() -> None:
     assert hosts(lstm)[:2] == [False, True]
 
 
+def on_cpu(trace: Trace) -> dict[str, int]:
+    return {item.what: item.n_calls for item in trace.not_audited if item.reason == "ran on the CPU in the program"}
+
+
+def test_what_cpp_makes_for_a_tensor_of_the_gpu_is_there() -> None:
+    def program() -> None:
+        lengths = torch.tensor([4, 2])
+        lstm, x = torch.nn.LSTM(3, 2).cuda(), torch.randn(4, 2, 3, device="cuda")
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths)
+        padded, _ = torch.nn.utils.rnn.pad_packed_sequence(lstm(packed)[0])  # at::full, then copies into slices of it
+        assert padded.is_cuda
+        chosen = torch.where(padded > 0, padded, 0.0)  # at::scalar_tensor
+        chosen.gather(0, torch.zeros(1, 2, 2, dtype=torch.int64, device="cuda")).sum().backward()  # at::zeros
+
+    trace = traced(program)
+    ops = {case.op: case for case in trace.cases}
+    assert {"aten::full.default", "aten::scalar_tensor.default", "aten::zeros.default"} <= set(ops)
+    assert not {"aten::full.default", "aten::scalar_tensor.default"} & set(on_cpu(trace))
+    assert not any(any(hosts(case)) for case in trace.cases if case.op in ("aten::copy_.default", "aten::where.self"))
+    assert trace.n_recorded == sum(case.n_calls for case in trace.cases) + sum(n.n_calls for n in trace.not_audited)
+
+
+def test_what_the_program_makes_on_the_cpu_stays_there_beside_the_gpu() -> None:
+    index = traced(lambda: torch.rand(4, device="cuda")[torch.zeros(2, dtype=torch.int64)] * torch.full((), 2.0))
+    assert {"aten::zeros.default": 1, "aten::full.default": 1}.items() <= on_cpu(index).items()
+    assert [hosts(case) for case in index.cases if case.op in ("aten::index.Tensor", "aten::mul.Tensor")] == [
+        [False, True],
+        [False, True],
+    ]
+
+
+def test_what_a_default_device_makes_is_recorded_on_the_gpu() -> None:
+    def program() -> None:
+        with torch.device("cuda"):
+            torch.zeros(3).exp_()
+
+    trace = traced(program)
+    assert [case.op for case in trace.cases] == ["aten::zeros.default", "aten::exp_.default"]
+    assert on_cpu(trace) == {}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "by_length"),
+    [(torch.float32, (512, 8, 32, 1)), (torch.bfloat16, (512, 128, 8, 1)), (torch.float64, (512, 128, 8, 1))],
+    ids=["memory-efficient: by length", "flash: like the query", "math: by heads"],
+)
+def test_attention_lays_its_results_out_as_the_kernel_of_a_gpu_does(
+    dtype: torch.dtype, by_length: tuple[int, ...]
+) -> None:
+    strides = []
+
+    def program() -> None:
+        leaves = [torch.rand(2, 4, 16, 8, dtype=dtype).to("cuda").requires_grad_() for _ in range(3)]
+        output = torch.nn.functional.scaled_dot_product_attention(*leaves, dropout_p=0.0)
+        grads = torch.autograd.grad(output, leaves, torch.ones_like(output))
+        strides.extend(tensor.stride() for tensor in (output, *grads))
+        expected = torch.nn.functional.scaled_dot_product_attention(*(leaf.detach().cpu() for leaf in leaves))
+        assert output.cpu().equal(expected)
+
+    trace = traced(program)
+    assert strides == [by_length] * 4
+    assert not {"aten::new_empty_strided.default", "aten::copy_.default"} & {case.op for case in trace.cases}
+
+
 def test_an_op_whose_dtype_only_a_gpu_takes_is_recorded_and_computed_in_fp32() -> None:
     def program() -> None:
         counted = torch.histc(torch.tensor([1, 1, 3], dtype=torch.int32, device="cuda"), 4, 0, 3)

@@ -1,6 +1,6 @@
 """Fused attention as HIP has it (AOTriton's flash and memory-efficient kernels), computed on the CPU.
 
-Accumulates in fp32 (fp64 for fp64), rounds once at the end, and lays the output out like the query.
+Accumulates in fp32 (fp64 for fp64), and rounds once at the end.
 """
 
 from __future__ import annotations
@@ -12,44 +12,8 @@ from typing import Any
 
 import torch
 
+from audit.device.fused_attention import AttentionKernel, result_strides, with_strides
 from audit.device.sim.rounding import Rounding
-
-#: AOTriton's limit on ROCm, "FlashAttention on ROCm forward only supports head dimension at most 512".
-MAX_HEAD_DIM = 512
-
-
-def choose(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    is_causal: bool,
-    enable_gqa: bool,
-) -> str:
-    """``flash``, ``efficient`` or ``math``, by the rules of sdp_utils.cpp for ROCm on a gfx942.
-
-    Flash takes fp16 and bf16 without a mask; memory-efficient also fp32 and a mask that is boolean or has the dtype of
-    the query, but neither grouped queries nor a mask together with ``is_causal``; everything else is math. What the
-    program has switched off is passed over (torch.nn.attention.sdpa_kernel). Raises RuntimeError where that was math.
-    """
-    same_heads = query.dim() == 4 and query.size(1) == key.size(1) == value.size(1)
-    fits = (
-        query.dim() == key.dim() == value.dim() == 4
-        and query.size(-1) == key.size(-1) == value.size(-1) <= MAX_HEAD_DIM
-        and 0 not in (query.numel(), key.numel())
-        and query.dtype == key.dtype == value.dtype
-        and (same_heads or enable_gqa)
-    )
-    half = query.dtype in (torch.float16, torch.bfloat16)
-    if fits and mask is None and half and torch.backends.cuda.flash_sdp_enabled():
-        return "flash"
-    mask_fits = mask is None or (mask.dtype in (torch.bool, query.dtype) and not is_causal)
-    taken = same_heads and mask_fits and (half or query.dtype == torch.float32)
-    if fits and taken and torch.backends.cuda.mem_efficient_sdp_enabled():
-        return "efficient"
-    if not torch.backends.cuda.math_sdp_enabled():
-        raise RuntimeError("No available kernel. Aborting execution.")
-    return "math"
 
 
 @dataclass(frozen=True)
@@ -99,8 +63,7 @@ def _forward(
     with Rounding():
         scores = _scores(q, k, None if bias is None else _wide(bias), p, causal, scale, int(seed))
         out = torch.matmul(scores.dropped, v).to(query.dtype)
-    laid_out = torch.empty_like(query).copy_(out) if out.shape == query.shape else _by_length(out, query.dtype)
-    return laid_out, scores.logsumexp, seed
+    return out, scores.logsumexp, seed
 
 
 def _backward(
@@ -123,13 +86,11 @@ def _backward(
         grad_q = torch.matmul(grad_s, k) * scale
         grad_k = torch.matmul(grad_s.transpose(-2, -1), q) * scale
         grad_k, grad_v = (_sum_heads(x, key.size(1)) for x in (grad_k, grad_v))
-    grads = [_by_length(grad, x.dtype) for grad, x in ((grad_q, query), (grad_k, key), (grad_v, value))]
-    return grads[0], grads[1], grads[2], grad_s
+    return grad_q.to(query.dtype), grad_k.to(key.dtype), grad_v.to(value.dtype), grad_s
 
 
-def _by_length(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """``x`` (batch, heads, length, dim) laid out by batch, length, heads, dim, as the backward kernels allocate it."""
-    return x.to(dtype).transpose(1, 2).contiguous().transpose(1, 2)
+def _laid_out(kernel: AttentionKernel, result: torch.Tensor, operand: torch.Tensor) -> torch.Tensor:
+    return with_strides(result, result_strides(kernel, result.size(), operand))
 
 
 def _sum_heads(x: torch.Tensor, heads: int) -> torch.Tensor:
@@ -144,7 +105,7 @@ def flash(
     out, logsumexp, seed = _forward(query, key, value, None, dropout_p, is_causal, scale)
     nothing = torch.empty(0, dtype=query.dtype)
     lengths = (torch.empty(0, dtype=torch.int32), torch.empty(0, dtype=torch.int32), query.size(2), key.size(2))
-    return (out, logsumexp, *lengths, seed, torch.zeros((), dtype=torch.int64), nothing)
+    return (_laid_out("flash", out, query), logsumexp, *lengths, seed, torch.zeros((), dtype=torch.int64), nothing)
 
 
 def flash_backward(
@@ -154,7 +115,8 @@ def flash_backward(
 ) -> tuple[torch.Tensor, ...]:  # fmt: skip
     """``aten::_scaled_dot_product_flash_attention_backward``: gradients of query, key and value."""
     seed = int(philox_seed.flatten()[0]) if dropout_p and philox_seed.numel() else 0
-    return _backward(grad_out, query, key, value, None, dropout_p, is_causal, scale, seed)[:3]
+    grads = _backward(grad_out, query, key, value, None, dropout_p, is_causal, scale, seed)[:3]
+    return tuple(_laid_out("flash", grad, like) for grad, like in zip(grads, (query, key, value), strict=True))
 
 
 def efficient(
@@ -165,7 +127,7 @@ def efficient(
     out, logsumexp, seed = _forward(query, key, value, attn_bias, dropout_p, is_causal, scale)
     if not compute_log_sumexp:
         logsumexp = logsumexp.new_empty((*logsumexp.shape[:2], 0))
-    return out, logsumexp, seed, torch.zeros((), dtype=torch.int64)
+    return _laid_out("efficient", out, query), logsumexp, seed, torch.zeros((), dtype=torch.int64)
 
 
 def efficient_backward(
@@ -178,10 +140,10 @@ def efficient_backward(
     if grad_out_ is None:
         return None, None, None, None
     seed = int(philox_seed) if dropout_p else 0
-    results = _backward(grad_out_, query, key, value, attn_bias, dropout_p, is_causal, scale, seed)
+    *grads, grad_bias = _backward(grad_out_, query, key, value, attn_bias, dropout_p, is_causal, scale, seed)
     wants_bias = grad_input_mask[3] and attn_bias is not None
-    grad_bias = results[3].sum_to_size(attn_bias.shape).to(attn_bias.dtype) if attn_bias is not None else None
-    return (*results[:3], grad_bias if wants_bias else None)
+    laid_out_grads = [_laid_out("efficient", grad, query) for grad in grads]
+    return (*laid_out_grads, grad_bias.sum_to_size(attn_bias.shape).to(attn_bias.dtype) if wants_bias else None)
 
 
 KERNELS: dict[str, Callable[..., Any]] = {

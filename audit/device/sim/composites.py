@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from audit.device.sim import attention
+from audit.device.fused_attention import choose
 from audit.device.sim.backend import ROUTED, SimTensor, unwrap
 from audit.device.sim.executor import EXECUTOR, map_tensors, tensor_leaves
 from audit.device.sim.faults import Fault
@@ -30,7 +30,7 @@ def scaled_dot_product_attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_mask: torch.Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
 ) -> Any:  # fmt: skip
-    choice = attention.choose(query, key, value, attn_mask, is_causal, enable_gqa)
+    choice = choose(query, key, value, attn_mask, is_causal, enable_gqa)
     if choice == "flash":
         return aten._scaled_dot_product_flash_attention.default(query, key, value, dropout_p, is_causal, scale=scale)[0]
     if choice == "efficient":
