@@ -59,7 +59,7 @@ def result_strides(kernel: AttentionKernel, sizes: Sequence[int], operand: torch
 
     All are (batch, heads, length, dim). Flash makes its results like the operand, memory-efficient by batch, length,
     heads, dim (attention.cu and attention_backward.cu of ATen, the same files for CUDA and HIP), math by heads. Seen so
-    on an NVIDIA H200 (torch 2.11) for 98 combinations of dtype, layout, mask and heads; cuDNN takes flash's place there.
+    on an NVIDIA H200 (torch 2.11) for 98 combinations of dtype, layout, mask and heads, with cuDNN in flash's place.
     """
     if kernel == "flash" and tuple(sizes) == tuple(operand.size()):
         shape_only = torch.empty_strided(operand.size(), operand.stride(), device="meta")

@@ -68,11 +68,8 @@ def test_a_healthy_call_agrees_with_the_cpu_forward_and_backward(call: HealthyCa
 def test_a_healthy_result_has_the_strides_and_dtype_of_the_cpu_result(call: HealthyCall, device: SimDevice) -> None:
     with torch.no_grad():
         expected, actual = _first(call.function(*call.tensors)), _first(call.function(*map(on_sim, call.tensors)))
-    if call.name in (
-        "attention fp32",
-        "attention masked",
-        "attention causal",
-    ):  # memory-efficient attention has a layout of its own on a GPU
+    # Memory-efficient attention has a layout of its own on a GPU.
+    if call.name in ("attention fp32", "attention masked", "attention causal"):
         expected = with_strides(expected, result_strides("efficient", expected.size(), expected))
     assert (actual.stride(), actual.dtype) == (expected.stride(), expected.dtype)
     assert device.to_host(actual).stride() == expected.stride()

@@ -141,9 +141,10 @@ def efficient_backward(
         return None, None, None, None
     seed = int(philox_seed) if dropout_p else 0
     *grads, grad_bias = _backward(grad_out_, query, key, value, attn_bias, dropout_p, is_causal, scale, seed)
-    wants_bias = grad_input_mask[3] and attn_bias is not None
     laid_out_grads = [_laid_out("efficient", grad, query) for grad in grads]
-    return (*laid_out_grads, grad_bias.sum_to_size(attn_bias.shape).to(attn_bias.dtype) if wants_bias else None)
+    if attn_bias is None or not grad_input_mask[3]:
+        return (*laid_out_grads, None)
+    return (*laid_out_grads, grad_bias.sum_to_size(attn_bias.shape).to(attn_bias.dtype))
 
 
 KERNELS: dict[str, Callable[..., Any]] = {
