@@ -306,6 +306,13 @@ def test_a_gpu_op_that_cannot_be_simulated_is_not_called_missing_on_hip(device: 
     assert classify(raised.value) == "not_simulated"
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf")
+def test_a_dtype_that_the_cpu_does_not_compute_in_is_no_finding_about_the_device(device: SimDevice) -> None:
+    x = on_sim(torch.ones(2, 4, dtype=torch.complex32))
+    with pytest.raises(NotSimulatedError, match="cannot compute aten::_fft_c2c"):
+        aten._fft_c2c.default(x, [1], 0, True)
+
+
 def test_fused_convolutions_of_miopen_are_convolution_and_relu(device: SimDevice) -> None:
     x, w = torch.randn(1, 4, 6, 6), torch.randn(5, 4, 3, 3)
     expected = F.conv2d(x, w)

@@ -12,7 +12,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_leaves, tree_map
 
-from audit.device.failure import NotSimulatedError
+from audit.device.failure import NotSimulatedError, classify
 from audit.device.sim import attention, miopen, recurrent
 from audit.device.sim.faults import Call, Fault, match
 from audit.device.sim.missing import refuse_missing
@@ -159,7 +159,9 @@ def _on_cpu(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> An
     """The healthy result by the CPU's kernel. That the CPU has none for an op or dtype is no statement about HIP."""
     try:
         return healthy(func, args, kwargs)
-    except NotImplementedError as error:
+    except RuntimeError as error:
+        if not isinstance(error, NotImplementedError) and classify(error) != "missing_kernel":
+            raise
         reason = str(error).partition(". ")[0].partition("\n")[0]
         message = f"the simulated device cannot compute {qualified(func)}, a HIP device may: {reason}"
         raise NotSimulatedError(message) from error
