@@ -35,6 +35,7 @@ _EXAMPLES = """examples:
   rocm-audit trace llama/config.json --fake  a model of any size, without weights and without memory
   rocm-audit run m.audit --device hip        replay it where an AMD GPU is
   rocm-audit run m.audit --device none       no GPU: what the knowledge base says about it
+  rocm-audit run trace.json.gz               a torch.profiler trace of a GPU: time, path, library
   rocm-audit report reports/model --format html,junit
 exit codes: 0 finished, 1 --fail-on tripped, 2 wrong use, 3 could not finish"""
 
@@ -190,6 +191,12 @@ def _add_run(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="exit 1 when a case has one of these statuses",
     )
     parser.add_argument(
+        "--compare",
+        type=Path,
+        metavar="OTHER",
+        help="set another device's times beside these: a profiler's trace, or a run folder",
+    )
+    parser.add_argument(
         "--time-budget",
         type=duration,
         metavar="TIME",
@@ -324,6 +331,7 @@ def _run(options: argparse.Namespace) -> int:
     asked = dataclasses.replace(
         _run_options(options, target, output),
         device=options.device,
+        compare=options.compare,
         time_budget_s=options.time_budget,
         resume=options.resume,
         retry_started=options.retry_started,
@@ -363,7 +371,7 @@ def _trace(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from audit.session import report
+    from audit.judged_folder import report
 
     judgement = report(options.folder, options.format, options.output, options.names)
     _print_result(judgement, options.output or options.folder, options.format)

@@ -12,6 +12,8 @@ from audit.errors import UsageError
 
 RUN_FILE = "run.jsonl"
 CASES_FILE = "cases.audit"
+#: Another device's run, beside which the reports set this one.
+OTHER_FILE = "other.jsonl"
 
 
 def find_folder(folder: Path) -> None:
@@ -60,6 +62,6 @@ def clear_folder(folder: Path, force: bool) -> None:
     from audit.report.registry import REPORTERS
 
     # All that a run writes: a report or a repro script of the run before would pass for one of this.
-    names = (RUN_FILE, CASES_FILE, *(reporter.file_name for reporter in REPORTERS.values()))
+    names = (RUN_FILE, CASES_FILE, OTHER_FILE, *(reporter.file_name for reporter in REPORTERS.values()))
     for stale in (*(folder / name for name in names), *(folder / "repro").glob("*.py")):
         stale.unlink(missing_ok=True)

@@ -28,6 +28,9 @@ EVIDENCE_BY_BACKEND: Mapping[Backend, Evidence] = {
     "none": "predicted",
 }
 
+#: ``Source.kind`` of a run that another tool has measured: nothing was replayed, and no numbers were compared.
+IMPORTED = "imported"
+
 # --- what was called -------------------------------------------------------------------------------------------
 
 
@@ -131,6 +134,15 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Kernel:
+    """A kernel that ran inside the case; ``us`` is its device time summed over ``count`` launches."""
+
+    name: str
+    us: float
+    count: int = 1
+
+
+@dataclass(frozen=True)
 class NotAudited:
     """Something the program did that has no case, and why: compiled regions, sparse arguments, Triton launches.
 
@@ -138,6 +150,7 @@ class NotAudited:
     ``computes`` is false where a device has nothing to do: annotations for profilers, tensors without values, what the
     program itself runs on the CPU. The report lists it, the headline does not.
     ``missed``: an op of one device stands where the portable call should, so the trace is not what another would run.
+    ``kernels`` is what ran on the device for it, over all times, where a recording says so.
     """
 
     what: str
@@ -146,11 +159,13 @@ class NotAudited:
     n_seen: int = 0
     computes: bool = True
     missed: bool = False
+    kernels: tuple[Kernel, ...] = ()
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where the cases came from. ``kind``: script, module, file, context, merge (several of them).
+    """Where the cases came from. ``kind``: script, module, file, context, merge (several of them), imported (another
+    tool has measured; nothing was replayed).
 
     ``error`` says how the program ended early. ``private`` are the ids of the maps that restore the names of a trace
     whose names are pseudonyms; empty where they are the program's own.
@@ -257,15 +272,6 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """A kernel that ran inside the case; ``us`` is its device time summed over ``count`` launches."""
-
-    name: str
-    us: float
-    count: int = 1
-
-
-@dataclass(frozen=True)
 class Copy:
     """Host-device traffic inside the case: ``DtoH``, ``HtoD``; bytes summed over ``count`` copies."""
 
@@ -278,7 +284,8 @@ class Copy:
 class Path:
     """The path the op took, as seen beside it. ``observed``: an observer ran; ``complete``: its self-test passed.
 
-    ``chosen_ops`` are qualified ops that ran inside (``aten::_scaled_dot_product_flash_attention.default``).
+    ``chosen_ops`` are qualified ops that ran inside (``aten::_scaled_dot_product_flash_attention.default``). Kernels
+    and copies are of ``n_calls`` calls together: of one in a replay, of all that a recording saw.
     """
 
     observed: bool = False
@@ -286,16 +293,21 @@ class Path:
     chosen_ops: tuple[str, ...] = ()
     kernels: tuple[Kernel, ...] = ()
     copies: tuple[Copy, ...] = ()
+    n_calls: int = 1
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Median of ``n`` timed runs and its inter-quartile range; ``first_us`` is the first call in its process."""
+    """Median of ``n`` timed runs and its inter-quartile range; ``first_us`` is the first call in its process.
+
+    ``total_us`` is their sum where they are all the calls that the program made, as in a recording.
+    """
 
     median_us: float
     iqr_us: float
     n: int
     first_us: float | None = None
+    total_us: float | None = None
 
 
 @dataclass(frozen=True)
@@ -419,7 +431,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A case with its findings; ``status`` is the worst finding about the device, else inconclusive, else supported."""
+    """A case with its findings; ``status`` is the worst finding about the device, else inconclusive, else supported.
+
+    ``device_us`` is the median of a call, ``total_us`` the device time of all calls of the program.
+    """
 
     key: str
     op: str
@@ -433,6 +448,7 @@ class Verdict:
     device_us: float | None = None
     reference_us: float | None = None
     library: str | None = None
+    total_us: float | None = None
 
 
 @dataclass(frozen=True)
@@ -445,6 +461,39 @@ class Coverage:
 
 
 @dataclass(frozen=True)
+class SideRow:
+    """One kind of call on this device and on another: the same op, phase, sizes, dtypes and numbers.
+
+    ``here_us`` and ``there_us`` are the mean device time of a call, in microseconds; ``cost_us`` is what the calls of
+    one step take longer here (less where negative). ``keys`` are this run's cases of the kind. None: not run there.
+    """
+
+    op: str
+    phase: Phase
+    signature: str
+    keys: tuple[str, ...]
+    n_here: int
+    n_there: int
+    here_us: float | None
+    there_us: float | None
+    cost_us: float
+    here_library: str | None = None
+    there_library: str | None = None
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """This run beside that of ``other``, dearest row first. Sums are of one step, in microseconds, over all cases."""
+
+    other: RunHeader
+    rows: tuple[SideRow, ...]
+    only_here: tuple[SideRow, ...]
+    only_there: tuple[SideRow, ...]
+    here_step_us: float
+    there_step_us: float
+
+
+@dataclass(frozen=True)
 class Judgement:
     """A judged run: what every reporter, gate and dashboard reads. ``headline`` is the verdict in one sentence."""
 
@@ -454,3 +503,4 @@ class Judgement:
     headline: str
     root_causes: tuple[Finding, ...] = ()
     thresholds: tuple[tuple[str, str, str], ...] = ()
+    beside: SideBySide | None = None

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 import audit
 from audit.errors import UsageError
+from audit.imported_run import find_other, finished_run, is_finished, write_run
+from audit.judged_folder import judge_folder
 from audit.opset import extract_values, read_opset, write_opset
 from audit.opset.ranks import copy_or_merge, rank_files, rank_path
 from audit.ordering import costliest_first
-from audit.privacy.name_map import new_map_path, read_map, with_names
+from audit.privacy.name_map import new_map_path
 from audit.privacy.private_trace import made_private
-from audit.rules.judge import judge
 from audit.rules.preflight import preflight
 from audit.run_folder import CASES_FILE, RUN_FILE, alone_in, clear_folder, find_folder, make_folder
 from audit.schema import (
@@ -35,6 +36,7 @@ from audit.schema import (
     Judgement,
     Measurement,
     PreflightCheck,
+    Run,
     RunEnd,
     RunHeader,
     Started,
@@ -51,7 +53,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What ``rocm-audit run`` was asked. ``gpu`` is the arch to predict for and to pretend while tracing.
+    """What ``rocm-audit run`` was asked. ``gpu`` is the arch to predict for and to pretend while tracing, ``compare``
+    another device's run.
 
     ``private``: the trace names nothing of the program; a map beside the output does.
     """
@@ -73,6 +76,7 @@ class RunOptions:
     confirm_hangs: bool = False
     first_call_limit_s: float = 180.0
     steady_limit_s: float = 60.0
+    compare: Path | None = None
     formats: tuple[str, ...] = ("html", "json")
     fail_on: frozenset[Status] = frozenset()
 
@@ -82,6 +86,9 @@ class RunOptions:
 
 def run(options: RunOptions, progress: Progress) -> tuple[Judgement, int]:
     """The whole audit; the judgement and the exit code. What was measured is on disk whatever happens."""
+    other = None if options.compare is None else find_other(options.compare)
+    if is_finished(options.target):
+        return _import(options, other, progress)
     from audit.device.registry import resolve
 
     device = resolve(options.device)  # before anything is traced: a missing device is known at once
@@ -94,8 +101,30 @@ def run(options: RunOptions, progress: Progress) -> tuple[Judgement, int]:
             end = _predict_only(options, trace)
         else:
             end = _replay_all(options, device, trace, progress)
-        judgement = judge(read_run(options.output))
-        write_reports(judgement, options.formats, options.output)
+        judgement = judge_folder(options.output, options.formats, other)
+    return judgement, exit_code(judgement, end, options.fail_on)
+
+
+def _import(options: RunOptions, other: Run | None, progress: Progress) -> tuple[Judgement, int]:
+    """A recording that was measured already: read before the folder is touched, then judged like any run."""
+    refused = {
+        "--device": options.device not in ("auto", "none"),
+        "--resume": options.resume,
+        "--private": options.private,
+    }
+    for option, is_set in refused.items():
+        if is_set:
+            raise UsageError(
+                f"{options.target.name} was measured already and nothing is replayed: {option} has no meaning for it",
+                "bad-arguments",
+            )
+    progress.phase(f"reading {options.target.name}")
+    run = finished_run(options.target)
+    make_folder(options.output)
+    with alone_in(options.output), termination_as_interrupt():
+        clear_folder(options.output, options.force)
+        end = write_run(run, options.output)
+        judgement = judge_folder(options.output, options.formats, other)
     return judgement, exit_code(judgement, end, options.fail_on)
 
 
@@ -350,27 +379,6 @@ def _shown_settings(settings: ReplaySettings) -> dict[str, str]:
     return shown
 
 
-# --- report ------------------------------------------------------------------------------------------------------
-
-
-def report(folder: Path, formats: Sequence[str], output: Path | None, maps: Sequence[Path] = ()) -> Judgement:
-    """Judges a stored run again and writes its reports, with the names of ``maps``; needs no GPU and no torch."""
-    judgement = judge(with_names(read_run(folder), [read_map(path) for path in maps]))
-    target = output or (folder if folder.is_dir() else folder.parent)
-    write_reports(judgement, formats, target)
-    return judgement
-
-
-def write_reports(judgement: Judgement, formats: Sequence[str], folder: Path) -> None:
-    """Every report asked for, and a repro script for each finding, with its recorded values where the trace is here."""
-    from audit.report.registry import write
-
-    with tempfile.TemporaryDirectory(prefix="rocm-audit-") as scratch:
-        cases_file = folder / CASES_FILE
-        values = extract_values(cases_file, Path(scratch)) if cases_file.exists() else None
-        write(judgement, formats, folder, values)
-
-
 # --- trace only --------------------------------------------------------------------------------------------------
 
 
@@ -379,6 +387,11 @@ def trace_only(options: RunOptions) -> tuple[Trace, Path]:
     path = rank_path(options.output)
     if path.exists() and not options.force:
         raise UsageError(f"{path} exists; use --force to replace it", "exists")
+    if is_finished(options.target):
+        raise UsageError(
+            f"{options.target.name} was measured already; `rocm-audit run` judges it as it is",
+            "bad-arguments",
+        )
     if options.target.kind == "opset" and not options.private:
         raise UsageError(
             f"{options.target.name} is a trace already; replay it with `rocm-audit run`, or make a private copy of it "

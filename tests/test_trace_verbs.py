@@ -46,7 +46,8 @@ def test_show_lists_ops_and_what_is_not_audited(capsys: pytest.CaptureFixture[st
         {"op": "aten::sin.default", "n_cases": 1, "n_calls": 1, "phases": {"forward": 1}, "dtypes": ["float32"],
          "value_bytes": 0},
     ]  # fmt: skip
-    assert record["not_audited"] == [asdict(NotAudited("y", "z", 2))]
+    wanted = asdict(NotAudited("y", "z", 2))
+    assert record["not_audited"] == [{name: value for name, value in wanted.items() if name != "kernels"}]
     assert (record["n_cases"], record["n_recorded"], record["environment"]["torch"]) == (2, 6, "2.13.0")
     text = shown(capsys, "show", "a.audit")
     assert "a.audit: x.py (script), 2 cases of 4 calls, 6 recorded" in text

@@ -39,6 +39,12 @@ class Importer:
 
 #: The first whose ``begins`` is found in the head of a file reads it.
 IMPORTERS: tuple[Importer, ...] = (
+    Importer(
+        "a profiler's trace",
+        "run",
+        re.compile(rb"\A\s*(\{.*\"(traceEvents|deviceProperties)\"|\[\s*\{[^{]*\"ph\")", re.DOTALL),
+        "audit.importers.kineto",
+    ),
     Importer("an operator-input log", "trace", re.compile(rb"\A\s*Operator:[ \t]*\w"), "audit.importers.operator_log"),
     Importer(
         "an execution trace of torch",
@@ -56,8 +62,10 @@ def find_importer(path: Path) -> Importer | None:
 
 
 def head_of(path: Path) -> bytes:
-    """The first bytes of a file, decompressed where it is gzip; empty where it cannot be read."""
+    """The first bytes of a file, decompressed where it is gzip; empty where it cannot be read or is no file."""
     try:
+        if not path.is_file():  # a named pipe would wait for its other end
+            return b""
         with path.open("rb") as file:
             head = file.read(HEAD_BYTES)
     except OSError:

@@ -140,9 +140,10 @@ def _op(op: str, pseudonyms: Pseudonyms) -> str:
 
 
 def _private_item(item: NotAudited, pseudonyms: Pseudonyms) -> NotAudited:
+    """Without its kernels, whose names may be the program's own."""
     is_op = _OP.fullmatch(item.what) is not None
     what = _op(item.what, pseudonyms) if is_op else masked(item.what, pseudonyms)
-    return dataclasses.replace(item, what=what, reason=masked(item.reason, pseudonyms))
+    return dataclasses.replace(item, what=what, reason=masked(item.reason, pseudonyms), kernels=())
 
 
 def _counted(items: list[NotAudited]) -> tuple[NotAudited, ...]:

@@ -37,7 +37,7 @@ def xml_text(value: str) -> str:
 def _suite(op: OpRow, header: RunHeader) -> TestSuite:
     suite = TestSuite(xml_text(op.op))
     suite.add_property("evidence", header.evidence)
-    suite.add_property("evidence_text", evidence_text(header.evidence, header.device).title)
+    suite.add_property("evidence_text", evidence_text(header).title)
     suite.add_property("device", xml_text(f"{header.device.name} {header.device.arch}"))
     suite.add_testcases([_test(row) for row in op.cases])
     return suite

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from audit.schema import DeviceInfo, Evidence, Status
+from audit.schema import IMPORTED, RunHeader, Status
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,12 @@ class EvidenceText:
     is_amd: bool
 
 
-def evidence_text(evidence: Evidence, device: DeviceInfo) -> EvidenceText:
+def evidence_text(header: RunHeader) -> EvidenceText:
     """The banner for a run; only ``measured`` may state what works on AMD."""
+    evidence, device = header.evidence, header.device
     where = f"{device.name} ({device.arch})" if device.arch and device.arch != device.name else device.name
+    if header.source.kind == IMPORTED:
+        return _imported_text(evidence == "measured", where)
     if evidence == "measured":
         return EvidenceText("Measured on AMD", f"Every case was replayed on {where} through HIP.", True)
     if evidence == "stand-in":
@@ -62,4 +65,14 @@ def evidence_text(evidence: Evidence, device: DeviceInfo) -> EvidenceText:
         "Predicted · not measured on AMD",
         f"No device ran. Each case was matched with the knowledge base for {device.arch or 'the chosen GPU'}.",
         False,
+    )
+
+
+def _imported_text(is_amd: bool, where: str) -> EvidenceText:
+    title = "Imported · measured on AMD by another tool" if is_amd else "Imported stand-in · not measured on AMD"
+    return EvidenceText(
+        title,
+        f"A profiler recorded kernels and times on {where}. Nothing was replayed and no numbers were compared: it "
+        "shows time, path and library, not whether an op is right.",
+        is_amd,
     )

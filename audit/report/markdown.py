@@ -19,7 +19,7 @@ _PUNCTUATION = re.compile(r"([\\`*_{}\[\]()#+!|>~$])")
 def render(judgement: Judgement) -> str:
     """Headline, evidence, root causes, coverage, findings and what was not audited, as GitHub-flavoured Markdown."""
     header = judgement.run.header
-    evidence = evidence_text(header.evidence, header.device)
+    evidence = evidence_text(header)
     rows = case_rows(judgement)
     parts = [
         f"# {escaped(judgement.headline, 800)}",

@@ -92,7 +92,8 @@ def opset_record(opset: Opset) -> dict[str, Any]:
         "trace_bytes": opset.trace_bytes,
         "values_bytes": opset.values_bytes,
         "ops": [{**vars(row), "phases": dict(row.phases), "dtypes": list(row.dtypes)} for row in op_rows(opset)],
-        "not_audited": [vars(item) for item in trace.not_audited],
+        # Kernels are of recordings that were measured, which are no opsets.
+        "not_audited": [{k: v for k, v in vars(item).items() if k != "kernels"} for item in trace.not_audited],
         "notes": list(trace.notes),
         "environment": dict(trace.environment),
     }

@@ -15,9 +15,9 @@ from typing import Any
 
 import jinja2
 
-from audit.report import text
+from audit.report import device_time, text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
-from audit.report.rows import CaseRow, OpRow, case_rows, coverage_of, op_rows, status_counts
+from audit.report.rows import CaseRow, OpRow, case_rows, coverage_of, op_rows, safe_name, status_counts
 from audit.schema import Comparison, Coverage, Finding, Judgement, Status
 
 #: Ops in the chart; the rest is summed up in one line below it.
@@ -63,10 +63,11 @@ def render(judgement: Judgement) -> str:
     ops = op_rows(rows)
     template = _environment(*_limits(rows)).get_template("report.html")
     header = judgement.run.header
+    dearer, cheaper = device_time.sides(judgement.beside) if judgement.beside else ([], [])
     return template.render(
         judgement=judgement,
         header=header,
-        evidence=evidence_text(header.evidence, header.device),
+        evidence=evidence_text(header),
         ops=ops,
         n_cases=len(rows),
         counts=status_counts(judgement),
@@ -77,6 +78,10 @@ def render(judgement: Judgement) -> str:
         phases=_distinct(row.verdict.phase for row in rows),
         dtypes=_distinct(dtype for row in rows for dtype in row.dtypes),
         left_out=left_out(judgement),
+        libraries=device_time.library_rows(judgement),
+        unowned=device_time.unowned_rows(judgement),
+        dearer=dearer,
+        cheaper=cheaper,
     )
 
 
@@ -273,6 +278,11 @@ def _environment(max_log: int, max_items: int) -> jinja2.Environment:
         "share": text.share_text,
         "plural": text.plural,
         "sort_keys": sort_keys,
+        "MAX_SIDE_ROWS": device_time.MAX_SIDE_ROWS,
+        "MAX_KERNELS": device_time.MAX_KERNELS,
+        "cost_text": device_time.cost_text,
+        "ratio_text": device_time.ratio_text,
+        "anchor": safe_name,
     }
     environment.globals.update(names)
     return environment

@@ -129,7 +129,7 @@ def _comment(
     n_operands: int,
     embedded: Mapping[int, str],
 ) -> Iterator[str]:
-    evidence = evidence_text(header.evidence, header.device)
+    evidence = evidence_text(header)
     yield "#!/usr/bin/env python3"
     yield _line(f"{case.op}: {verdict.status.replace('_', ' ')}")
     yield "#"

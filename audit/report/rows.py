@@ -19,7 +19,7 @@ _SAFE_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 class CaseRow:
     """A verdict joined with its case and measurement, where the run holds them.
 
-    ``total_us`` is calls times the median device time. ``worst_ratio`` is the largest error of any output over its
+    ``total_us`` is the device time of all calls. ``worst_ratio`` is the largest error of any output over its
     noise floor (see ``audit.schema.Comparison``), None where nothing was compared numerically. ``notes`` are findings
     without weight. ``anchor`` is safe as an HTML id and as a file name.
     """
@@ -97,7 +97,7 @@ def _case_row(verdict: Verdict, case: Case | None, measurement: Measurement | No
         measurement=measurement,
         anchor=safe_name(verdict.key),
         dtypes=tuple(dict.fromkeys(spec.dtype for spec in specs)),
-        total_us=None if verdict.device_us is None else verdict.device_us * verdict.n_calls,
+        total_us=verdict.total_us,
         worst_ratio=max(ratios, default=None),
     )
 

@@ -5,12 +5,29 @@ from __future__ import annotations
 import pandas
 
 from audit.report.rows import CaseRow, case_rows
-from audit.schema import Judgement
+from audit.schema import Judgement, SideBySide, SideRow
 
 COLUMNS = (
-    "key", "op", "status", "phase", "calls", "device_us", "reference_us", "total_device_us", "error_ratio", "library",
-    "dtypes", "signature", "codes", "messages", "modules", "sources", "evidence",
-)  # fmt: skip
+    "key",
+    "op",
+    "status",
+    "phase",
+    "calls",
+    "device_us",
+    "reference_us",
+    "total_device_us",
+    "error_ratio",
+    "library",
+    "dtypes",
+    "signature",
+    "codes",
+    "messages",
+    "modules",
+    "sources",
+    "evidence",
+)
+#: Where another device's run stands beside this one.
+SIDE_COLUMNS = ("there_us", "step_cost_us", "there_library", "there_device")  # fmt: skip
 
 #: A cell that begins so is run as a formula by spreadsheets (OWASP, "CSV Injection").
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -23,11 +40,39 @@ def render(judgement: Judgement) -> str:
 
 def frame(judgement: Judgement) -> pandas.DataFrame:
     """The table behind the file: one row per case, ``COLUMNS`` as columns; texts are safe to open in a spreadsheet."""
-    evidence = judgement.run.header.evidence
-    rows = [tuple(_cell(value) for value in (*_values(row), evidence)) for row in case_rows(judgement)]
+    evidence, beside = judgement.run.header.evidence, judgement.beside
+    rows = [(*_values(row), evidence, *_side_values(row, beside)) for row in case_rows(judgement)]
+    if beside is not None:
+        rows += [_only_there(row, beside) for row in beside.only_there]
+    columns = COLUMNS if beside is None else (*COLUMNS, *SIDE_COLUMNS)
     # Objects, so that a count stays an integer beside an empty cell.
-    table: pandas.DataFrame = pandas.DataFrame(rows, columns=list(COLUMNS), dtype=object)
+    cells = [tuple(_cell(value) for value in row) for row in rows]
+    table: pandas.DataFrame = pandas.DataFrame(cells, columns=list(columns), dtype=object)
     return table
+
+
+def _side_values(row: CaseRow, beside: SideBySide | None) -> tuple[str | float | None, ...]:
+    """The cost is that of all calls of the kind, which may be several cases; it stands at each."""
+    if beside is None:
+        return ()
+    side = next((side for side in (*beside.rows, *beside.only_here) if row.verdict.key in side.keys), None)
+    if side is None:
+        return (None, None, None, beside.other.device.name)
+    return side.there_us, side.cost_us, side.there_library, beside.other.device.name
+
+
+def _only_there(side: SideRow, beside: SideBySide) -> tuple[str | float | None, ...]:
+    """A line for a kind of call that this run has not: only what is known of it."""
+    known: dict[str, str | float | None] = {
+        "op": side.op,
+        "phase": side.phase,
+        "signature": side.signature,
+        "there_us": side.there_us,
+        "step_cost_us": side.cost_us,
+        "there_library": side.there_library,
+        "there_device": beside.other.device.name,
+    }
+    return tuple(known.get(column) for column in (*COLUMNS, *SIDE_COLUMNS))
 
 
 def _values(row: CaseRow) -> tuple[str | float | None, ...]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from typing import Any
 
-from audit.schema import STATUSES, Coverage, Finding, Judgement, Verdict
+from audit.schema import STATUSES, Coverage, Finding, Judgement, NotAudited, SideBySide, SideRow, Verdict
 
 SUMMARY_FORMAT_VERSION = 1
 
@@ -31,10 +32,33 @@ def summary(judgement: Judgement) -> dict[str, Any]:
         "coverage": {coverage.unit: _coverage(coverage) for coverage in judgement.coverage},
         "root_causes": [_finding(cause) for cause in judgement.root_causes],
         "verdicts": [_verdict(verdict) for verdict in judgement.verdicts],
-        "not_audited": [
-            {"what": n.what, "reason": n.reason, "calls": n.n_calls, "seen": n.n_seen} for n in header.not_audited
-        ],
+        "not_audited": [_not_audited(item) for item in header.not_audited],
+        **({"beside": _beside(judgement.beside)} if judgement.beside is not None else {}),
     }
+
+
+def _not_audited(item: NotAudited) -> dict[str, Any]:
+    content = {"what": item.what, "reason": item.reason, "calls": item.n_calls, "seen": item.n_seen}
+    if item.kernels:
+        content["device_us"] = _number(sum(kernel.us for kernel in item.kernels))
+    return content
+
+
+def _beside(beside: SideBySide) -> dict[str, Any]:
+    """Another device's times, dearest first, then what gains, then what only one of the two ran."""
+    other = beside.other
+    return {
+        "evidence": other.evidence,
+        "source": {"kind": other.source.kind, "name": other.source.name},
+        "device": {"backend": other.device.backend, "name": other.device.name, "arch": other.device.arch},
+        "here_step_us": _number(beside.here_step_us),
+        "there_step_us": _number(beside.there_step_us),
+        "rows": [_side_row(row) for row in (*beside.rows, *beside.only_here, *beside.only_there)],
+    }
+
+
+def _side_row(row: SideRow) -> dict[str, Any]:
+    return {name: _number(value) if name != "keys" else list(value) for name, value in asdict(row).items()}
 
 
 def _coverage(coverage: Coverage) -> dict[str, Any]:

@@ -10,13 +10,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from audit.report import text
+from audit.report import device_time, text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
 from audit.report.rows import CaseRow, case_rows, status_counts
-from audit.schema import Judgement, Status
+from audit.schema import IMPORTED, Judgement, Status
 
 #: Findings shown; with headline, counts and root causes this stays below 24 lines at 80 columns.
 MAX_FINDINGS = 6
+MAX_LIBRARIES = 6
+#: Of what another device does faster, and of what it does slower.
+MAX_SIDE_ROWS = 4
 _COLOURS: dict[Status, str] = {
     "unsupported": "bold red", "divergent": "red", "falling_back": "magenta", "slow": "yellow",
     "inconclusive": "bright_black", "supported": "green",
@@ -26,7 +29,7 @@ _COLOURS: dict[Status, str] = {
 def render_terminal(judgement: Judgement, width: int = 80, colour: bool = False, report: Path | None = None) -> str:
     """The summary, ``width`` columns wide, with ANSI colours only where asked; ``report`` is named in the last line."""
     console = plain_console(width, colour)
-    evidence = evidence_text(judgement.run.header.evidence, judgement.run.header.device)
+    evidence = evidence_text(judgement.run.header)
     rows = case_rows(judgement)
     console.print(Text(text.one_line(judgement.headline, 600), style="bold"))
     console.print(Text(evidence.title, style="green" if evidence.is_amd else "black on yellow"))
@@ -34,6 +37,8 @@ def render_terminal(judgement: Judgement, width: int = 80, colour: bool = False,
     _print_root_causes(console, judgement)
     _print_findings(console, [row for row in rows if row.status not in ("supported", "inconclusive")])
     _print_doubts(console, judgement, rows)
+    _print_libraries(console, judgement)
+    _print_beside(console, judgement)
     if report is not None:
         console.print(Text(f"report: {text.one_line(str(report), 400)}"), soft_wrap=True)
     return printed(console)
@@ -99,6 +104,45 @@ def _print_findings(console: Console, rows: list[CaseRow]) -> None:
     if len(ordered) > MAX_FINDINGS:
         left = text.plural(len(ordered) - MAX_FINDINGS, "more finding")
         console.print(Text(f"  and {left} in the report", style="dim"))
+
+
+def _print_libraries(console: Console, judgement: Judgement) -> None:
+    totals = device_time.library_totals(judgement)
+    if totals and judgement.run.header.source.kind == IMPORTED:
+        shown = ", ".join(f"{row.name} {row.share}" for row in totals[:MAX_LIBRARIES])
+        unowned = sum(row.us for row in device_time.unowned_rows(judgement))
+        apart = f"; {text.time_text(unowned)} in what is no case" if unowned else ""
+        console.print(Text(text.one_line(f"  device time: {shown}{apart}", 240)))
+
+
+def _print_beside(console: Console, judgement: Judgement) -> None:
+    """The other device, what costs this one most against it, and what it gains most."""
+    beside = judgement.beside
+    if beside is None:
+        return
+    other = beside.other
+    console.print(
+        Text(
+            text.one_line(
+                f"beside {other.device.name} ({other.source.name}, {other.evidence}): the cases of a step take "
+                f"{text.time_text(beside.here_step_us)} here, {text.time_text(beside.there_step_us)} there",
+                300,
+            ),
+            style="bold",
+        )
+    )
+    dearer, cheaper = device_time.sides(beside)
+    grid = Table.grid(padding=(0, 1), expand=True)
+    for _ in range(4):
+        grid.add_column(no_wrap=True, justify="right")
+    grid.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+    grid.add_row("a step", "a call", "there", "", "")
+    for row in (*dearer[:MAX_SIDE_ROWS], *cheaper[:MAX_SIDE_ROWS]):
+        times = (text.time_text(row.here_us), text.time_text(row.there_us), device_time.ratio_text(row))
+        what = text.one_line(f"{text.short_op(row.op)} {row.signature}", 200)
+        colour = "red" if row.cost_us > 0 else "green"
+        grid.add_row(Text(device_time.cost_text(row.cost_us), colour), *times, Text(what))
+    console.print(grid)
 
 
 def _two_lines(message: str, width: int) -> str:

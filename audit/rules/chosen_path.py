@@ -8,10 +8,10 @@ from audit.knowledge.archs import has_capability
 from audit.knowledge.kernels import classify_kernel
 from audit.knowledge.paths import FallbackOp, load_fallback_ops
 from audit.knowledge.tables import matches
-from audit.rules.arguments import dtypes_of
+from audit.rules.arguments import dtypes_of, n_calls_seen
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import duration, first_line
-from audit.schema import Case, Finding, Kernel, Measurement, RunHeader, Status
+from audit.schema import IMPORTED, Case, Finding, Kernel, Measurement, RunHeader, Status
 
 #: Matrix products, for which hipBLASLt and rocBLAS both have kernels.
 GEMM_OPS = (
@@ -61,27 +61,35 @@ def kernel_names(case: Case, measurement: Measurement, header: RunHeader, thresh
     if measurement.device.kind != "ok":
         return
     total_us = sum(kernel.us for kernel in measurement.path.kernels)
-    told: set[str] = set()
+    kinds: dict[tuple[str, str], list[Kernel]] = {}
     for kernel in sorted(measurement.path.kernels, key=lambda kernel: -kernel.us):
         known = classify_kernel(kernel.name)
-        status = _status(known.signal, known.category, case.op, header)
-        if status is None or known.signal + known.category in told:
-            continue
-        told.add(known.signal + known.category)  # the heaviest of a kind speaks for it
-        share = f", {100 * kernel.us / total_us:.0f} % of its device time" if total_us > 0 else ""
-        library = known.library or "unknown library"
-        yield Finding(
-            "FBK303",
-            status,
-            f"ran {first_line(kernel.name, 120)} ({library}{share}): {first_line(known.meaning, 160)}",
-            {
-                "kernel": kernel.name,
-                "kernel_us": kernel.us,
-                "count": kernel.count,
-                "signal": known.signal,
-                "source": known.source,
-            },
-        )
+        kinds.setdefault((known.signal, known.category), []).append(kernel)
+    for (signal, category), kernels in kinds.items():
+        status = _status(signal, category, case.op, header)
+        if status is not None:
+            yield _of_a_kind(kernels, total_us, status)
+
+
+def _of_a_kind(kernels: list[Kernel], total_us: float, status: Status) -> Finding:
+    """The heaviest of a kind speaks for it."""
+    heaviest, us = kernels[0], sum(kernel.us for kernel in kernels)
+    known = classify_kernel(heaviest.name)
+    share = f", {100 * us / total_us:.0f} % of its device time" if total_us > 0 else ""
+    others = f" and {len(kernels) - 1} more of its kind" if len(kernels) > 1 else ""
+    library = known.library or "unknown library"
+    return Finding(
+        "FBK303",
+        status,
+        f"ran {first_line(heaviest.name, 120)}{others} ({library}{share}): {first_line(known.meaning, 160)}",
+        {
+            "kernel": heaviest.name,
+            "kernel_us": us,
+            "count": sum(kernel.count for kernel in kernels),
+            "signal": known.signal,
+            "source": known.source,
+        },
+    )
 
 
 def _status(signal: str, category: str, op: str, header: RunHeader) -> Status | None:
@@ -110,7 +118,7 @@ def lesser_blas(case: Case, measurement: Measurement, header: RunHeader, thresho
     yield Finding(
         "FBK305",
         "falling_back",
-        f"used {library} for {duration(gemm.us)}; hipBLASLt supports {arch} {why}",
+        f"used {library} for {duration(gemm.us / n_calls_seen(measurement))} a call; hipBLASLt supports {arch} {why}",
         {"kernel": gemm.name, "kernel_us": gemm.us, "preferred": preferred, "remedy": "TORCH_BLAS_PREFER_HIPBLASLT=1"},
     )
 
@@ -119,7 +127,11 @@ def not_seen(case: Case, measurement: Measurement, header: RunHeader, thresholds
     """FBK306, a note: that no fallback was found says less where nobody looked."""
     if measurement.device.kind != "ok" or measurement.path.complete:
         return
-    why = "the observer had not passed its self-test" if measurement.path.observed else "no observer ran"
+    n_unseen = case.n_calls - measurement.path.n_calls
+    if header.source.kind == IMPORTED and n_unseen > 0:
+        why = f"{n_unseen} of {case.n_calls} calls have no record of the device"
+    else:
+        why = "the observer had not passed its self-test" if measurement.path.observed else "no observer ran"
     yield Finding("FBK306", "supported", f"the path was not fully seen: {why}", {"observed": measurement.path.observed})
 
 

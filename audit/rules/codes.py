@@ -62,4 +62,5 @@ CODES: Mapping[str, str] = {
     "INC910": "Nothing is known",
     "INC911": "The audit stopped before it",
     "INC912": "The trace holds an op of one device",
+    "INC913": "Nothing was replayed",
 }

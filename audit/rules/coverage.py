@@ -29,7 +29,7 @@ def coverage(verdicts: tuple[Verdict, ...]) -> tuple[Coverage, ...]:
         _total("cases", ((verdict.status, 1) for verdict in verdicts)),
         _total("ops", ((status, 1) for status in statuses_by_op(verdicts).values())),
         _total("calls", ((verdict.status, verdict.n_calls) for verdict in verdicts)),
-        _total("device_time", ((v.status, v.device_us * v.n_calls) for v in verdicts if v.device_us is not None)),
+        _total("device_time", ((v.status, v.total_us) for v in verdicts if v.total_us is not None)),
     )
 
 

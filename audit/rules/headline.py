@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from audit.rules.coverage import percentage
 from audit.rules.not_audited import not_audited_sentence
-from audit.rules.wording import plural
-from audit.schema import DEVICE_STATUSES, Coverage, Finding, Run, Status, Verdict
+from audit.rules.wording import duration, plural
+from audit.schema import DEVICE_STATUSES, IMPORTED, Coverage, Finding, Run, Status, Verdict
 
 WORDS: dict[Status, str] = {
     "supported": "supported",
@@ -25,12 +25,31 @@ def headline(run: Run, verdicts: tuple[Verdict, ...], totals: tuple[Coverage, ..
     if not verdicts:
         parts.append(_nothing(run))
     else:
-        parts.append(_support(run, ops) if run.header.evidence == "measured" else _findings(run, ops))
+        parts.append(_sentence(run, verdicts, ops))
     parts += [_left_out(run), not_audited_sentence(run.header.not_audited)]
     text = " ".join(part for part in parts if part)
     if run.header.evidence == "measured":
         return text[:1].upper() + text[1:]
     return f"not measured on AMD: {text}"
+
+
+def _sentence(run: Run, verdicts: tuple[Verdict, ...], ops: Coverage) -> str:
+    if run.header.source.kind == IMPORTED:
+        return _imported(run, verdicts, ops)
+    return _support(run, ops) if run.header.evidence == "measured" else _findings(run, ops)
+
+
+def _imported(run: Run, verdicts: tuple[Verdict, ...], ops: Coverage) -> str:
+    """No support is claimed: nobody has looked at a number."""
+    device = run.header.device
+    total_us = sum(verdict.total_us or 0.0 for verdict in verdicts)
+    elsewhere_us = sum(kernel.us for item in run.header.not_audited for kernel in item.kernels)
+    unowned = f", and {duration(elsewhere_us)} in what is no case" if elsewhere_us else ""
+    return (
+        f"imported from a profile of {device.name} ({device.arch}), nothing was replayed and no numbers were compared: "
+        f"{plural(len(verdicts), 'case')} of {plural(int(ops.total), 'op')} took {duration(total_us)}{unowned}; "
+        f"path: {_listed(ops)}."
+    )
 
 
 def _nothing(run: Run) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from audit.knowledge.tables import matches
+from audit.rules.arguments import n_calls_seen
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import size
 from audit.schema import Case, Copy, Finding, Measurement, RunHeader, TensorFact
@@ -55,11 +56,12 @@ def _words(copy: Copy, way: str) -> str:
 
 
 def _total(measurement: Measurement, direction: str) -> Copy:
+    """Of one call, on average."""
     copies = [copy for copy in measurement.path.copies if copy.direction == direction]
     return Copy(
         "DtoH" if direction == "DtoH" else "HtoD",
-        sum(copy.nbytes for copy in copies),
-        max(sum(copy.count for copy in copies), 1 if copies else 0),
+        sum(copy.nbytes for copy in copies) // n_calls_seen(measurement),
+        max(sum(copy.count for copy in copies) // n_calls_seen(measurement), 1 if copies else 0),
     )
 
 

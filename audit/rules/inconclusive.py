@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from audit.knowledge.tables import matches
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import ending, first_line
-from audit.schema import Case, Finding, Measurement, Outcome, Run, RunHeader
+from audit.schema import IMPORTED, Case, Finding, Measurement, Outcome, Run, RunHeader
 
 #: Ops that return nothing and change nothing, so that there is nothing to compare.
 VACUOUS = (
@@ -28,10 +28,13 @@ def _finding(code: str, message: str) -> Finding:
 def reference_failed(
     case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds
 ) -> Iterator[Finding]:
-    """INC901 invalid input, INC902 no reference, INC903 memory, INC906 our fault, INC907 the reference died."""
+    """INC901 invalid input, INC902 no reference, INC903 memory, INC906 our fault, INC907 the reference died, INC913
+    imported."""
     outcome = measurement.reference
     text = first_line(outcome.message)
-    if outcome.kind == "raised" and not outcome.missing_kernel:
+    if header.source.kind == IMPORTED and outcome.kind == "not_run":
+        yield _finding("INC913", "numbers were not compared: nothing was replayed, another tool has measured this")
+    elif outcome.kind == "raised" and not outcome.missing_kernel:
         yield _finding("INC901", f"invalid input: the CPU raised {outcome.error_type or 'an error'}: {text}")
     elif outcome.kind == "raised":
         yield _finding("INC902", f"the CPU has no kernel for this case, so the numbers have no reference: {text}")

@@ -18,7 +18,7 @@ from audit.rules.registry import RULES
 from audit.rules.support import started_only
 from audit.rules.thresholds import DEFAULT, Thresholds
 from audit.rules.wording import plural
-from audit.schema import DEVICE_STATUSES, Case, Finding, Judgement, Measurement, Run, Status, Verdict
+from audit.schema import DEVICE_STATUSES, Case, Finding, Judgement, Measurement, Run, Status, Timing, Verdict
 
 
 def judge(run: Run, *, thresholds: Thresholds = DEFAULT) -> Judgement:
@@ -63,7 +63,15 @@ def _verdict(case: Case, run: Run, thresholds: Thresholds) -> Verdict:
         device_us=device_time.median_us if device_time is not None else None,
         reference_us=reference_time.median_us if reference_time is not None else None,
         library=classify_kernel(kernel.name).library if kernel is not None else None,
+        total_us=_total_us(case, device_time),
     )
+
+
+def _total_us(case: Case, time: Timing | None) -> float | None:
+    """The sum of all calls where each was timed, else calls times the median."""
+    if time is None:
+        return None
+    return time.total_us if time.total_us is not None else time.median_us * case.n_calls
 
 
 def _findings(case: Case, measurement: Measurement | None, run: Run, thresholds: Thresholds) -> Iterable[Finding]:

@@ -26,7 +26,7 @@ DECIDED = {
     Trace: "source environment cases not_audited n_recorded notes",
     Source: "kind name mode n_steps error private",
     Case: "key op args kwargs phase grads settings n_calls modules sources values n_recomputed",
-    NotAudited: "what reason n_calls n_seen computes missed",
+    NotAudited: "what reason n_calls n_seen computes missed kernels",
     TensorSpec: "sizes strides dtype offset extent storage layout requires_grad host conj neg",
     Named: "kind name",
     Values: "stored n_sampled minimum maximum mean std n_nan n_posinf n_neginf zero_fraction subnormal_fraction "

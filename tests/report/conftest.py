@@ -159,6 +159,7 @@ def build_judgement(n_cases: int = 60, seed: int = 7, backend: Backend = "sim") 
             case.key, case.op, status, case.n_calls, case.phase, case.modules, case.sources,
             signature_text(case.args, ()), finding_for(status, case.op), timing.median_us if timing else None,
             reference.median_us if reference else None, "hipBLASLt" if "mm" in op else None,
+            timing.median_us * case.n_calls if timing else None,
         ))  # fmt: skip
     bad = sum(v.status not in ("supported", "inconclusive") for v in verdicts)
     prefix = "" if backend == "hip" else "Not measured on AMD: "

@@ -15,7 +15,8 @@ from audit.schema import Coverage, Finding, Judgement, Run, Status, Verdict
 def verdict(
     key: str, status: Status, op: str = "aten::mm.default", us: float | None = None, n_calls: int = 1
 ) -> Verdict:
-    return Verdict(key, op, status, n_calls, "forward", (), (), "f32[2, 2]", (), us)
+    total_us = None if us is None else us * n_calls
+    return Verdict(key, op, status, n_calls, "forward", (), (), "f32[2, 2]", (), us, total_us=total_us)
 
 
 def judged(judgement: Judgement, *verdicts: Verdict, coverage: tuple[Coverage, ...] = ()) -> Judgement:

@@ -11,7 +11,8 @@ from audit.schema import STATUSES, Verdict
 
 
 def _verdict(op, status, n_calls=1, device_us=None):
-    return Verdict(f"{op}-{status}", op, status, n_calls, "forward", (), (), "", (), device_us)
+    total_us = None if device_us is None else device_us * n_calls
+    return Verdict(f"{op}-{status}", op, status, n_calls, "forward", (), (), "", (), device_us, total_us=total_us)
 
 
 VERDICTS = (
@@ -46,7 +47,7 @@ def test_nothing_judged_is_a_total_of_zero():
 
 
 def test_cases_without_a_time_are_no_part_of_the_device_time():
-    untimed = tuple(dataclasses.replace(verdict, device_us=None) for verdict in VERDICTS)
+    untimed = tuple(dataclasses.replace(verdict, device_us=None, total_us=None) for verdict in VERDICTS)
     assert coverage(untimed)[3].total == 0
 
 

@@ -140,7 +140,8 @@ def test_more_tokens_than_positions_are_refused(tmp_path: Path) -> None:
     ("content", "arguments", "slug"),
     [
         (b"{", ["config.json"], "bad-config"),
-        (b'{"traceEvents": []}', ["t.json"], "unsupported-target"),
+        (b'{"a": []}', ["t.json"], "unsupported-target"),
+        (b'{"traceEvents": []}', ["t.json"], "bad-arguments"),
         (b"x = 1", ["t.py", "--batch", "2"], "bad-arguments"),
         (b"{}", ["config.json", "--", "--lr", "1"], "bad-arguments"),
     ],

@@ -1,0 +1,113 @@
+"""The device that a profiler's trace was recorded on, from the trace's own properties."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from audit.knowledge.gpus import Gpu, load_gpus
+from audit.schema import Backend, DeviceInfo
+
+#: Properties of the trace that become its environment, by the names that the rest of the audit gives them.
+_VERSIONS = {"hip_runtime_version": "hip", "cuda_runtime_version": "cuda", "nccl_version": "nccl"}
+_MAX_TEXT = 80
+_GIB = 1 << 30
+
+
+def device_of(properties: Mapping[str, Any], index: int | None, launches: Iterable[str]) -> DeviceInfo:
+    """The device of that index; ``launches`` are the names of the runtime's calls, for traces that say nothing else.
+
+    Where the device has no name, one of the same compute units and memory gives the arch, and ``arch_from`` says so.
+    """
+    backend = _backend(properties, launches)
+    entry = _entry(properties, index)
+    name = _text(entry.get("name"))
+    facts = {
+        "compute_units": entry.get("numSms"),
+        "wavefront": entry.get("warpSize"),
+        "total_memory_bytes": entry.get("totalGlobalMem"),
+    }
+    shown = {key: str(value) for key, value in facts.items() if type(value) is int and 0 < value < 1 << 62}
+    product = _named(name) or _alike(entry, backend)
+    if backend == "cuda":
+        arch = _cuda_arch(entry)
+    else:
+        arch = product.arch if product is not None and product.vendor == "AMD" else "unknown"
+    if product is not None and not _named(name):
+        shown["arch_from"] = f"compute units and memory, which are those of {product.product}"
+    return DeviceInfo(backend, name or f"unnamed {'AMD' if backend == 'hip' else 'NVIDIA'} GPU", arch, shown)
+
+
+def environment_of(properties: Mapping[str, Any]) -> dict[str, str]:
+    """Versions and the place among the ranks; nothing else of a file that may hold anything."""
+    environment: dict[str, str] = {}
+    distributed = properties.get("distributedInfo")
+    distributed = distributed if isinstance(distributed, dict) else {}
+    for key, name in _VERSIONS.items():
+        if version := _version(key, properties.get(key, distributed.get(key))):
+            environment[name] = version
+    for key in ("rank", "world_size"):
+        if type(distributed.get(key)) is int:
+            environment[key] = str(distributed[key])
+    return environment
+
+
+def _backend(properties: Mapping[str, Any], launches: Iterable[str]) -> Backend:
+    """HIP only where something says so: CUDA claims less."""
+    names = list(launches)
+    says_hip = any(key.startswith(("hip_", "roctracer", "rocprofiler")) for key in properties)
+    return "hip" if says_hip or any(name.startswith("hip") for name in names) else "cuda"
+
+
+def _entry(properties: Mapping[str, Any], index: int | None) -> Mapping[str, Any]:
+    """The device with that id; else the first, for a process may number what it sees otherwise."""
+    listed = properties.get("deviceProperties")
+    entries: Sequence[Any] = listed if isinstance(listed, list) else []
+    devices = [entry for entry in entries if isinstance(entry, dict)]
+    return next((entry for entry in devices if entry.get("id") == index), devices[0] if devices else {})
+
+
+def _text(value: Any) -> str:
+    return " ".join(value.split())[:_MAX_TEXT] if isinstance(value, str) else ""
+
+
+def _named(name: str) -> Gpu | None:
+    """The product whose every word stands in the name, the longest first: ``AMD Instinct MI300X VF``."""
+    words = set(name.split())
+    for gpu in sorted(load_gpus(), key=lambda gpu: -len(gpu.product)):
+        wanted = set(re.sub(r"\(.*", "", gpu.product).split())
+        if wanted and wanted <= words:
+            return gpu
+    return None
+
+
+def _alike(entry: Mapping[str, Any], backend: Backend) -> Gpu | None:
+    """The one arch that has a product of so many compute units and so much memory."""
+    units, memory = entry.get("numSms"), entry.get("totalGlobalMem")
+    vendor = "AMD" if backend == "hip" else "NVIDIA"
+    if type(units) is not int or type(memory) is not int:
+        return None
+    found = [
+        gpu
+        for gpu in load_gpus()
+        if gpu.vendor == vendor
+        and gpu.compute_units == units
+        and gpu.memory_gib is not None
+        and 0.9 < memory / (gpu.memory_gib * _GIB) <= 1.01
+    ]
+    return found[0] if len({gpu.arch for gpu in found}) == 1 else None
+
+
+def _cuda_arch(entry: Mapping[str, Any]) -> str:
+    major, minor = entry.get("computeMajor"), entry.get("computeMinor")
+    return f"sm_{major}{minor}" if type(major) is int and type(minor) is int and 0 < major < 100 else "unknown"
+
+
+def _version(key: str, value: Any) -> str:
+    """``6.4.43483`` of HIP's 60443483, ``12.4`` of CUDA's 12040; a text is left as it is."""
+    if key == "hip_runtime_version" and type(value) is int and 0 < value < 1 << 40:
+        return f"{value // 10_000_000}.{value // 100_000 % 100}.{value % 100_000}"
+    if key == "cuda_runtime_version" and type(value) is int and 0 < value < 1 << 40:
+        return f"{value // 1000}.{value % 1000 // 10}"
+    return value if isinstance(value, str) and re.fullmatch(r"[\w.+-]{1,40}", value) else ""

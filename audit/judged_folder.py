@@ -1,0 +1,51 @@
+"""A run folder, judged: its run, another device's beside it where there is one, and the reports. Needs no torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from audit.imported_run import write_other
+from audit.opset import extract_values
+from audit.privacy.name_map import read_map, with_names
+from audit.rules.judge import judge
+from audit.rules.side_by_side import side_by_side
+from audit.run_folder import CASES_FILE, OTHER_FILE
+from audit.schema import Judgement, Run
+from audit.store import read_run
+
+
+def judge_folder(folder: Path, formats: Sequence[str], other: Run | None = None) -> Judgement:
+    """Judges the run that was just written to the folder, and writes its reports there."""
+    if other is not None:
+        write_other(other, folder)
+    judgement = _beside_other(judge(read_run(folder)), folder)
+    write_reports(judgement, formats, folder)
+    return judgement
+
+
+def report(folder: Path, formats: Sequence[str], output: Path | None, maps: Sequence[Path] = ()) -> Judgement:
+    """Judges a stored run again and writes its reports, with the names of ``maps``; needs no GPU and no torch."""
+    home = folder if folder.is_dir() else folder.parent
+    judgement = _beside_other(judge(with_names(read_run(folder), [read_map(path) for path in maps])), home)
+    write_reports(judgement, formats, output or home)
+    return judgement
+
+
+def _beside_other(judgement: Judgement, folder: Path) -> Judgement:
+    path = folder / OTHER_FILE
+    if not path.exists():
+        return judgement
+    return dataclasses.replace(judgement, beside=side_by_side(judgement.run, read_run(path)))
+
+
+def write_reports(judgement: Judgement, formats: Sequence[str], folder: Path) -> None:
+    """Every report asked for, and a repro script for each finding, with its recorded values where the trace is here."""
+    from audit.report.registry import write
+
+    with tempfile.TemporaryDirectory(prefix="rocm-audit-") as scratch:
+        cases_file = folder / CASES_FILE
+        values = extract_values(cases_file, Path(scratch)) if cases_file.exists() else None
+        write(judgement, formats, folder, values)
