@@ -9,6 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from audit.codec import case_key
+from audit.replay import reference
 from audit.replay.cpu_kernels import NOTE, cpu_op
 from audit.replay.overload import resolve
 from audit.replay.reference import Reference
@@ -72,9 +73,17 @@ def test_other_dtypes_run_as_they_are(dtype: str):
 
 
 def test_the_measurement_says_so(tmp_path: Path):
-    reference = Reference(None, tmp_path, seed=0, n_threads=1)
-    assert NOTE in reference.prepare(conv_backward("float16"))["notes"]
-    assert NOTE not in reference.prepare(conv_backward("bfloat16"))["notes"]
+    side = Reference(None, tmp_path, seed=0, n_threads=1)
+    assert NOTE in side.prepare(conv_backward("float16"))["notes"]
+    assert NOTE not in side.prepare(conv_backward("bfloat16"))["notes"]
+
+
+def test_its_noise_is_that_of_moved_inputs_even_where_fp64_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(reference, "PERTURB_LIMIT_S", -1.0)
+    side = Reference(None, tmp_path, seed=0, n_threads=1)
+    case = conv_backward("float16")
+    assert not any("own error alone" in note for note in side.prepare(case)["notes"])
+    assert all(kept.noise > kept.cpu_max_abs_error for kept in side._prepared[case.key].expected.values())
 
 
 def test_the_gradient_of_a_softmax_from_half_to_float_is_half():
