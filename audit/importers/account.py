@@ -85,13 +85,13 @@ class Account:
         if len(self._cases) + len(self._named) > MAX_ENTRIES or self._n_recorded >= 1 << 63:
             raise UsageError(
                 f"{self._name} has more than {MAX_ENTRIES} distinct calls, or more calls than 64 bits count; split it",
-                "recording-too-large",
+                "too-large-recording",
             )
 
     def trace(self, source: Source, environment: Mapping[str, str], notes: tuple[str, ...] = ()) -> Trace:
         """What was counted. Raises UsageError where nothing was."""
         if not self._n_recorded:
-            raise UsageError(f"{self._name} holds no call of an op", "bad-recording")
+            raise UsageError(f"{self._name} holds no call of an op", "unreadable-recording")
         renamed = tuple(
             f"{old} is {new} in this torch ({n_calls} calls; {source_of_change})"
             for (old, new, source_of_change), n_calls in sorted(self._renamed.items())

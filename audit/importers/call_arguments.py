@@ -16,8 +16,9 @@ from audit.schema import Arg, TensorSpec
 DTYPES: Mapping[str, str] = {
     "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16",
     "int": "int32", "long": "int64", "long int": "int64", "long long": "int64", "short": "int16", "short int": "int16",
-    "char": "int8", "signed char": "int8", "unsigned char": "uint8", "unsigned short": "uint16",
-    "unsigned int": "uint32", "unsigned long": "uint64", "bool": "bool", "c10::complex<c10::Half>": "complex32",
+    "char": "int8", "signed char": "int8", "unsigned char": "uint8", "unsigned int": "uint32", "bool": "bool",
+    "unsigned short": "uint16", "short unsigned int": "uint16",
+    "unsigned long": "uint64", "long unsigned int": "uint64", "c10::complex<c10::Half>": "complex32",
     "c10::complex<float>": "complex64", "c10::complex<double>": "complex128",
     "c10::Float8_e4m3fn": "float8_e4m3fn", "c10::Float8_e4m3fnuz": "float8_e4m3fnuz",
     "c10::Float8_e5m2": "float8_e5m2", "c10::Float8_e5m2fnuz": "float8_e5m2fnuz",

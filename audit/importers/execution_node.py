@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from audit.codec import contiguous_strides, reach
+from audit.importers.call_arguments import DTYPES
 from audit.schema import Arg, Named, TensorSpec
 from audit.tracer.unaudited import META
 
@@ -24,15 +25,6 @@ _SCHEMA = re.compile(r"(?P<op>\w+::\w+)(?:\.(?P<overload>\w+))?\(", re.ASCII)
 #: Longest schema of torch 2.13 with default values: about 1,500 characters.
 _MAX_SCHEMA = 1 << 14
 
-#: Names of dtypes in C++ (``caffe2::TypeMeta::name``); 64-bit integers are ``long long`` where ``long`` has 32 bits.
-DTYPES: Mapping[str, str] = {
-    "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16",
-    "long int": "int64", "long": "int64", "long long": "int64", "int": "int32", "short int": "int16", "short": "int16",
-    "signed char": "int8", "unsigned char": "uint8", "bool": "bool", "short unsigned int": "uint16",
-    "unsigned int": "uint32", "long unsigned int": "uint64", "c10::complex<float>": "complex64",
-    "c10::complex<double>": "complex128", "c10::complex<c10::Half>": "complex32",
-    **{f"c10::Float8_{form}": f"float8_{form}" for form in ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e8m0fnu")},
-}  # fmt: skip
 #: Numbers of enumerations, in the order of c10/core/ScalarType.h, Layout.h and MemoryFormat.h.
 _ENUMERATIONS: Mapping[str, tuple[Literal["dtype", "layout", "memory_format"], tuple[str, ...]]] = {
     "ScalarType": ("dtype", (
@@ -157,7 +149,7 @@ class _Arguments:
             raise NotACase(META)
         if not device:
             raise NotACase("not strided tensor (it has no storage)")
-        if dtype not in DTYPES:
+        if dtype not in DTYPES or dtype.startswith(("c10::q", "c10::Q")):
             raise NotACase(f"tensor of dtype {dtype[:40]}")
         sizes = _integers(shape)
         steps = contiguous_strides(sizes) if strides is None else _integers(strides)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from audit.errors import UsageError
 from audit.importers.account import MAX_ENTRIES, Account
+from audit.importers.event_stream import EventStream
 from audit.importers.execution_call import Call, call_of
 from audit.importers.execution_node import Node, NodeError, node_of
-from audit.importers.json_items import items_of
 from audit.schema import Arg, Phase, Source, Trace
 from audit.tracer.unaudited import ON_HOST
 
@@ -33,11 +33,14 @@ _LEAST_EXACT = 1e-3
 def read_recording(path: Path) -> Trace:
     """The calls of the program as cases. Raises UsageError for a file that is no such trace, damaged or too large."""
     tree = _Tree(path)
-    for item in items_of(path, "nodes"):
+    nodes = EventStream(path, "nodes")
+    for item in nodes:
         try:
             tree.add(node_of(item))
         except NodeError as error:
-            raise UsageError(f"{path} is no execution trace that we can read: {error}", "bad-recording") from error
+            raise UsageError(f"{path} is no execution trace: {error}", "unreadable-recording") from error
+    if nodes.cut_off:  # its last calls are those in which all others were made
+        raise UsageError(f"cannot read {path}: {nodes.cut_off}; record it again", "unreadable-recording")
     account = Account(str(path))
     tree.enter(account)
     return account.trace(Source(KIND, path.name), {}, tree.notes())
@@ -59,7 +62,7 @@ class _Tree:
         if len(self._parents) >= MAX_NODES or len(self._distinct) > MAX_ENTRIES:
             raise UsageError(
                 f"{self._path} has more than {MAX_NODES} nodes, or {MAX_ENTRIES} distinct calls; record fewer steps",
-                "recording-too-large",
+                "too-large-recording",
             )
         self._parents[node.number] = node.parent
         phase = next((phase for beginning, phase in _PHASES if node.name.startswith(beginning)), None)

@@ -93,6 +93,6 @@ def _lines_of(path: Path) -> Iterator[str]:
         raise UsageError(f"cannot read {path}: {error}", "unreadable-recording") from error
     if len(content) > MAX_BYTES:
         raise UsageError(
-            f"{path} has more than {MAX_BYTES >> 20} MiB; split it into one log a program", "recording-too-large"
+            f"{path} has more than {MAX_BYTES >> 20} MiB; split it into one log a program", "too-large-recording"
         )
     yield from io.StringIO(content.decode("utf-8", "replace"))

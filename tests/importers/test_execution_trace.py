@@ -272,7 +272,7 @@ def test_nodes_that_go_in_circles_do_not_hang(tmp_path: Path):
     "broken", [{"id": "x"}, {"name": 3}, {"ctrl_deps": None}, {"inputs": 7}, {"inputs": {"values": []}}], ids=str
 )
 def test_a_node_that_is_none_is_refused(broken: dict[str, Any], tmp_path: Path):
-    with pytest.raises(UsageError, match=r"\[bad-recording\]$"):
+    with pytest.raises(UsageError, match=r"\[unreadable-recording\]$"):
         read(tmp_path, {**node(5), **broken})
 
 
@@ -282,7 +282,7 @@ def test_a_trace_cut_off_anywhere_is_refused_in_one_sentence(recorded: Path, tmp
     path = tmp_path / "cut.json"
     for n_bytes in range(0, end, end // 40):
         path.write_bytes(content[:n_bytes])
-        with pytest.raises(UsageError, match=r"\[bad-recording\]$"):
+        with pytest.raises(UsageError, match=r"\[unreadable-recording\]$"):
             read_recording(path)
     path.write_bytes(gzip.compress(content)[:-20])
     with pytest.raises(UsageError, match=r"\[unreadable-recording\]$"):
@@ -323,10 +323,10 @@ def test_whatever_stands_in_a_node_it_is_a_case_or_listed_or_refused(tmp_path: P
                 continue
             write_opset(output, trace, None)
             assert read_opset(output).n_recorded == sum(item.n_calls for item in (*trace.cases, *trace.not_audited))
-    assert refused == {"bad-recording"}
+    assert refused == {"unreadable-recording"}
 
 
 def test_more_nodes_than_are_kept_in_memory_are_refused(recorded: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(execution_trace, "MAX_NODES", 20)
-    with pytest.raises(UsageError, match=r"\[recording-too-large\]$"):
+    with pytest.raises(UsageError, match=r"\[too-large-recording\]$"):
         read_recording(recorded)

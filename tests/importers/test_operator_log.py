@@ -131,9 +131,9 @@ def test_a_device_is_where_the_op_runs(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "slug"),
     [
-        (b"Operator: aten.exp.default\n", "bad-recording"),
+        (b"Operator: aten.exp.default\n", "unreadable-recording"),
         (gzip.compress(b"Operator: aten.exp.default\ncnt: 1, ((T([8], f32),), {})\n")[:-9], "unreadable-recording"),
-        (gzip.compress(b"Operator: aten.exp.default\n" + b" " * MAX_BYTES), "recording-too-large"),
+        (gzip.compress(b"Operator: aten.exp.default\n" + b" " * MAX_BYTES), "too-large-recording"),
     ],
     ids=["no call", "truncated", "too large"],
 )

@@ -84,4 +84,4 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, capsys: pytest.Ca
     path = tmp_path / "step.txt"
     path.write_text("Operator: aten.exp.default\n")
     assert main(["run", str(path), "--device", "none", "-o", str(tmp_path / "run")]) == 2
-    assert capsys.readouterr().err.endswith(f"{path} holds no call of an op [bad-recording]\n")
+    assert capsys.readouterr().err.endswith(f"{path} holds no call of an op [unreadable-recording]\n")
