@@ -1,4 +1,4 @@
-"""The events or nodes of a profiler's trace, one at a time: the file may be of any length, compressed, cut off or hostile.
+"""The events or nodes of a profiler's trace, one at a time: of a file of any length, compressed, cut off or hostile.
 
 Of the readers of JSON streams, ijson's C backend takes 1.6 times as long as Python's own scanner on single events (153
 against 99 ms for 5.9 MB), its pure Python one some 30 times, and none bounds the length of a value. So events are cut
