@@ -15,7 +15,6 @@ import torch
 from audit.codec import decode, encode
 from audit.replay import widen
 from audit.replay.compare import Expected, compare, error_between, fact_of, flat
-from audit.replay.cpu_kernels import NOTE, cpu_op, runs_in_fp32
 from audit.replay.equivalents import equivalent_of
 from audit.replay.execute import Produced, call, in_phase, mutated_name, with_mutated
 from audit.replay.forwards import with_own_forward
@@ -31,6 +30,7 @@ from audit.replay.inputs import (
     storages_of,
     torch_dtype,
 )
+from audit.replay.on_cpu import cpu_op, note_of
 from audit.replay.outcomes import attempt
 from audit.replay.overload import operand_names, resolve, written_operands
 from audit.replay.spool import bytes_of, on_storage, read_spool, write_spool
@@ -112,8 +112,8 @@ class Reference:
         prepared.index = write_spool(self._folder / f"{case.key}.inputs", contents)
         standard = standard_of(case)
         run = self._run(case, lambda: cpu_op(case), contents)
-        if runs_in_fp32(case):
-            prepared.notes.append(NOTE)
+        if note := note_of(case):
+            prepared.notes.append(note)
         if isinstance(run, CpuRun):
             prepared.mutated = _mutated(case, run.bound, contents)
             prepared.timing = self._retimed(case, run, prepared.mutated)
@@ -176,7 +176,7 @@ class Reference:
                 moved = self._moved_narrow(case, contents, prepared.mutated)
             elif seconds <= PERTURB_LIMIT_S and _n_bytes(contents) <= PERTURB_LIMIT_BYTES:
                 moved, _ = self._wide(case, lambda: op, contents, prepared.mutated, move=True)
-            elif runs_in_fp32(case):  # whose own error is that of one rounding
+            elif note_of(case):  # whose own error is that of one rounding
                 moved = self._moved_narrow(case, contents, prepared.mutated)
             else:
                 prepared.notes.append("noise from the CPU's own error alone: too large to run in fp64 twice")

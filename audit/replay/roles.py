@@ -140,6 +140,7 @@ ROLES: tuple[tuple[str, str, Role], ...] = (
     ("log|log2|log10|sqrt|rsqrt|lgamma|digamma|polygamma|special_entr", "self", positive),
     ("_foreach_log*|_foreach_sqrt|_foreach_rsqrt|_foreach_lgamma", "self", positive),
     ("asin|acos|atanh|erfinv|_foreach_asin|_foreach_acos", "self", signed_unit),
+    ("*grid_sampler_?d*|grid_sampler", "grid", signed_unit),
     ("logit|special_ndtri", "self", unit),
     ("log1p|_foreach_log1p", "self", interval(-1.0, 4.0)),
     ("acosh", "self", interval(1.0, 5.0)),

@@ -323,6 +323,9 @@ ROLE_CALLS: tuple[RoleCall, ...] = (
     RoleCall("igamma", "other", lambda: A.igamma(p(9), p(9)), above(0)),
     RoleCall("xlogy", "other", lambda: A.xlogy(p(9), p(9)), above(0)),
     RoleCall("sigmoid_backward", "output", lambda: A.sigmoid_backward(n(9), p(9)), within(0, 1)),
+    RoleCall(
+        "grid_sampler_2d", "grid", lambda: A.grid_sampler_2d(n(1, 2, 8, 8), p(1, 4, 4, 2), 0, 0, False), within(-1, 1)
+    ),
     RoleCall("tanh_backward", "output", lambda: A.tanh_backward(n(9), p(9)), within(-1, 1)),
     RoleCall("pow", "self", lambda: A.pow(p(9), 0.5), above(0)),
     RoleCall("pow", "exponent", lambda: A.pow(i(5, 9), i(3, 9)), within(0, 3)),
