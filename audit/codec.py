@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -153,6 +154,14 @@ def reach(sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:
     if 0 in sizes:
         return 0
     return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+
+
+def item_bytes(dtype: str) -> int:
+    """Bytes of an element: by the bits in the name (``float8_e4m3fn``: 1), 1 of ``bool``, 0 of what is not known."""
+    bits = re.search(r"\d+", dtype)
+    if bits is None:
+        return int(dtype == "bool")
+    return {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16}.get(bits[0], 0)
 
 
 def signature_text(

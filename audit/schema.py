@@ -433,7 +433,8 @@ class Finding:
 class Verdict:
     """A case with its findings; ``status`` is the worst finding about the device, else inconclusive, else supported.
 
-    ``device_us`` is the median of a call, ``total_us`` the device time of all calls of the program.
+    ``device_us`` is the median of a call, ``total_us`` the device time of all calls of the program. ``floor_us`` is the
+    least that a call can take at the device's datasheet peaks, ``bound`` what holds it there.
     """
 
     key: str
@@ -449,6 +450,8 @@ class Verdict:
     reference_us: float | None = None
     library: str | None = None
     total_us: float | None = None
+    floor_us: float | None = None
+    bound: Literal["compute", "memory"] | None = None
 
 
 @dataclass(frozen=True)

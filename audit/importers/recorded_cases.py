@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from math import prod
 from typing import Literal, cast
 
-from audit.codec import DecodeError, case_key, tensors_of
+from audit.codec import DecodeError, case_key, item_bytes, tensors_of
 from audit.importers.call_arguments import arguments_of
 from audit.importers.device_time import Alike, AlikeCalls, DeviceTime, Work
 from audit.importers.owners import Orphaned, level_of
@@ -133,15 +132,6 @@ def _quantile(ordered: list[int], share: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-_ITEM_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8, "128": 16}
-
-
 def _operand_bytes(case: Case) -> int:
     """Of the tensors whose dtype the profiler names."""
     return sum(prod(spec.sizes) * item_bytes(spec.dtype) for spec in tensors_of(case.args, case.kwargs))
-
-
-def item_bytes(dtype: str) -> int:
-    """Bytes of an element: by the bits in the name, 1 of ``bool``, 0 where the dtype is unknown."""
-    digits: Iterable[str] = re.findall(r"\d+", dtype)
-    return _ITEM_BYTES.get(next(iter(digits), ""), 1 if dtype == "bool" else 0)

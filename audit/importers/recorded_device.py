@@ -6,13 +6,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from audit.knowledge.gpus import Gpu, load_gpus
+from audit.knowledge.gpus import Gpu, gpu_alike, gpu_named
 from audit.schema import Backend, DeviceInfo
 
 #: Properties of the trace that become its environment, by the names that the rest of the audit gives them.
 _VERSIONS = {"hip_runtime_version": "hip", "cuda_runtime_version": "cuda", "nccl_version": "nccl"}
 _MAX_TEXT = 80
-_GIB = 1 << 30
 
 
 def device_of(properties: Mapping[str, Any], index: int | None, launches: Iterable[str]) -> DeviceInfo:
@@ -29,13 +28,15 @@ def device_of(properties: Mapping[str, Any], index: int | None, launches: Iterab
         "total_memory_bytes": entry.get("totalGlobalMem"),
     }
     shown = {key: str(value) for key, value in facts.items() if type(value) is int and 0 < value < 1 << 62}
-    product = _named(name) or _alike(entry, backend)
     if backend == "cuda":
         arch = _cuda_arch(entry)
+    elif named := gpu_named(name):
+        arch = named.arch
+    elif alike := _alike(entry, backend):
+        arch = alike.arch
+        shown["arch_from"] = f"compute units and memory, which are those of {alike.product}"
     else:
-        arch = product.arch if product is not None and product.vendor == "AMD" else "unknown"
-    if product is not None and not _named(name):
-        shown["arch_from"] = f"compute units and memory, which are those of {product.product}"
+        arch = "unknown"
     return DeviceInfo(backend, name or f"unnamed {'AMD' if backend == 'hip' else 'NVIDIA'} GPU", arch, shown)
 
 
@@ -72,31 +73,11 @@ def _text(value: Any) -> str:
     return " ".join(value.split())[:_MAX_TEXT] if isinstance(value, str) else ""
 
 
-def _named(name: str) -> Gpu | None:
-    """The product whose every word stands in the name, the longest first: ``AMD Instinct MI300X VF``."""
-    words = set(name.split())
-    for gpu in sorted(load_gpus(), key=lambda gpu: -len(gpu.product)):
-        wanted = set(re.sub(r"\(.*", "", gpu.product).split())
-        if wanted and wanted <= words:
-            return gpu
-    return None
-
-
 def _alike(entry: Mapping[str, Any], backend: Backend) -> Gpu | None:
-    """The one arch that has a product of so many compute units and so much memory."""
     units, memory = entry.get("numSms"), entry.get("totalGlobalMem")
-    vendor = "AMD" if backend == "hip" else "NVIDIA"
     if type(units) is not int or type(memory) is not int:
         return None
-    found = [
-        gpu
-        for gpu in load_gpus()
-        if gpu.vendor == vendor
-        and gpu.compute_units == units
-        and gpu.memory_gib is not None
-        and 0.9 < memory / (gpu.memory_gib * _GIB) <= 1.01
-    ]
-    return found[0] if len({gpu.arch for gpu in found}) == 1 else None
+    return gpu_alike("AMD" if backend == "hip" else "NVIDIA", units, memory)
 
 
 def _cuda_arch(entry: Mapping[str, Any]) -> str:

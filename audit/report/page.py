@@ -63,6 +63,7 @@ def render(judgement: Judgement) -> str:
     ops = op_rows(rows)
     template = _environment(*_limits(rows)).get_template("report.html")
     header = judgement.run.header
+    libraries = device_time.library_rows(judgement)
     dearer, cheaper = device_time.sides(judgement.beside) if judgement.beside else ([], [])
     return template.render(
         judgement=judgement,
@@ -78,8 +79,10 @@ def render(judgement: Judgement) -> str:
         phases=_distinct(row.verdict.phase for row in rows),
         dtypes=_distinct(dtype for row in rows for dtype in row.dtypes),
         left_out=left_out(judgement),
-        libraries=device_time.library_rows(judgement),
+        libraries=libraries,
         unowned=device_time.unowned_rows(judgement),
+        lost=device_time.lost_rows(judgement) if libraries else [],
+        device_us=sum(row.us for row in libraries),
         dearer=dearer,
         cheaper=cheaper,
     )

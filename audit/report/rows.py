@@ -51,6 +51,12 @@ class CaseRow:
         return self.status not in ("supported", "inconclusive") and self.case is not None
 
     @property
+    def lost_us(self) -> float | None:
+        """Device time of all calls above what the device's peaks allow; None where no floor is known."""
+        floor_us, total_us = self.verdict.floor_us, self.verdict.total_us
+        return None if floor_us is None or total_us is None else max(0.0, total_us - floor_us * self.verdict.n_calls)
+
+    @property
     def notes(self) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.verdict.findings if finding.status == "supported")
 

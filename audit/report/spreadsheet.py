@@ -8,26 +8,11 @@ from audit.report.rows import CaseRow, case_rows
 from audit.schema import Judgement, SideBySide, SideRow
 
 COLUMNS = (
-    "key",
-    "op",
-    "status",
-    "phase",
-    "calls",
-    "device_us",
-    "reference_us",
-    "total_device_us",
-    "error_ratio",
-    "library",
-    "dtypes",
-    "signature",
-    "codes",
-    "messages",
-    "modules",
-    "sources",
-    "evidence",
-)
+    "key", "op", "status", "phase", "calls", "device_us", "reference_us", "total_device_us", "error_ratio", "library",
+    "dtypes", "signature", "codes", "messages", "modules", "sources", "evidence", "floor_us", "bound", "above_floor_us",
+)  # fmt: skip
 #: Where another device's run stands beside this one.
-SIDE_COLUMNS = ("there_us", "step_cost_us", "there_library", "there_device")  # fmt: skip
+SIDE_COLUMNS = ("there_us", "step_cost_us", "there_library", "there_device")
 
 #: A cell that begins so is run as a formula by spreadsheets (OWASP, "CSV Injection").
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -41,7 +26,10 @@ def render(judgement: Judgement) -> str:
 def frame(judgement: Judgement) -> pandas.DataFrame:
     """The table behind the file: one row per case, ``COLUMNS`` as columns; texts are safe to open in a spreadsheet."""
     evidence, beside = judgement.run.header.evidence, judgement.beside
-    rows = [(*_values(row), evidence, *_side_values(row, beside)) for row in case_rows(judgement)]
+    rows = [
+        (*_values(row), evidence, row.verdict.floor_us, row.verdict.bound, row.lost_us, *_side_values(row, beside))
+        for row in case_rows(judgement)
+    ]
     if beside is not None:
         rows += [_only_there(row, beside) for row in beside.only_there]
     columns = COLUMNS if beside is None else (*COLUMNS, *SIDE_COLUMNS)

@@ -79,6 +79,9 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "device_us": _number(verdict.device_us),
         "reference_us": _number(verdict.reference_us),
         "library": verdict.library,
+        "total_us": _number(verdict.total_us),
+        "floor_us": _number(verdict.floor_us),
+        "bound": verdict.bound,
     }
 
 

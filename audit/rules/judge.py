@@ -8,6 +8,7 @@ from audit.codec import signature_text
 from audit.knowledge.kernels import classify_kernel
 from audit.rules.chosen_path import heaviest_kernel
 from audit.rules.coverage import coverage
+from audit.rules.floor import floor_of
 from audit.rules.headline import headline
 from audit.rules.inconclusive import never_measured
 from audit.rules.known import annotate
@@ -15,6 +16,7 @@ from audit.rules.not_audited import missed_composites
 from audit.rules.predict import predict
 from audit.rules.preflight import root_causes
 from audit.rules.registry import RULES
+from audit.rules.speed import TIMED
 from audit.rules.support import started_only
 from audit.rules.thresholds import DEFAULT, Thresholds
 from audit.rules.wording import plural
@@ -50,6 +52,7 @@ def _verdict(case: Case, run: Run, thresholds: Thresholds) -> Verdict:
     kernel = heaviest_kernel(measurement) if measurement is not None else None
     device_time = measurement.device_time if measurement is not None else None
     reference_time = measurement.reference_time if measurement is not None else None
+    floor = floor_of(case, run.header.device) if device_time is not None and _is_gpu(run) else None
     return Verdict(
         key=case.key,
         op=case.op,
@@ -64,7 +67,13 @@ def _verdict(case: Case, run: Run, thresholds: Thresholds) -> Verdict:
         reference_us=reference_time.median_us if reference_time is not None else None,
         library=classify_kernel(kernel.name).library if kernel is not None else None,
         total_us=_total_us(case, device_time),
+        floor_us=floor.us if floor is not None else None,
+        bound=floor.bound if floor is not None else None,
     )
+
+
+def _is_gpu(run: Run) -> bool:
+    return run.header.device.backend in TIMED
 
 
 def _total_us(case: Case, time: Timing | None) -> float | None:

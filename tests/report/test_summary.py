@@ -24,7 +24,7 @@ def test_the_summary_has_the_fields_of_format_1(make_judgement: Callable[..., Ju
     assert len(content["verdicts"]) == 60
     fields = {
         "key", "op", "status", "calls", "phase", "modules", "signature", "findings", "device_us", "reference_us",
-        "library",
+        "library", "total_us", "floor_us", "bound",
     }  # fmt: skip
     assert all(set(verdict) == fields for verdict in content["verdicts"])
 
@@ -59,6 +59,9 @@ def test_a_verdict_and_its_finding_are_written_whole(make_judgement: Callable[..
         "device_us": 12.5,
         "reference_us": None,
         "library": "rocBLAS",
+        "total_us": None,
+        "floor_us": None,
+        "bound": None,
     }
 
 
