@@ -27,6 +27,11 @@ _NAMED = "named"
 _NOT_STRIDED = "not strided"
 
 
+#: Arguments that are their own signature; looked at first, since torch's classes answer slowly what they are.
+_AS_IS = frozenset((bool, str, type(None)))
+_PLAIN = _AS_IS | {int, float, complex}
+
+
 class NotReplayable(Exception):
     """An argument has no place in a case; the message says which and why."""
 
@@ -56,10 +61,10 @@ class Folding:
         return folded, tuple([(name, self.fold(arg)) for name, arg in kwargs.items()])
 
     def fold(self, arg: Any) -> Folded:
+        if type(arg) in _AS_IS:
+            return arg
         if isinstance(arg, torch.Tensor):
             return self._tensor(arg)
-        if arg is None or isinstance(arg, (bool, str)):
-            return arg
         if isinstance(arg, (int, float, complex)):
             # 1, 1.0 and True are equal keys in Python and different arguments to an op; -0.0 and nan need repr.
             return (_NUMBER, repr(arg), arg if isinstance(arg, int) else None)
@@ -168,6 +173,8 @@ def uses_accelerator(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> b
     """Whether any tensor, device or generator of the call is on an accelerator; CPU operands beside it stay hosts."""
     virtual = virtual_gpu.is_active()
     for arg in (*args, *(kwargs.values() if kwargs else ())):
+        if type(arg) in _PLAIN:
+            continue
         if isinstance(arg, torch.Tensor):
             # A fake tensor of a machine with a GPU answers is_cuda by an op, at ten times the cost.
             if isinstance(arg, FakeTensor) and arg.fake_device.type == "cuda":

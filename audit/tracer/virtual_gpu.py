@@ -43,8 +43,8 @@ class _Here(threading.local):
 
 
 here = _Here()
-#: Set while a program is redirected: without it a tensor is where torch says.
-_active = threading.Event()
+#: How many redirections are open: without one a tensor is where torch says.
+_n_open = 0
 
 
 class OpenPlace:
@@ -78,7 +78,7 @@ class OpenPlace:
 
 
 def is_active() -> bool:
-    return _active.is_set()
+    return _n_open > 0
 
 
 def is_beside_gpu(storage: torch.UntypedStorage) -> bool:
@@ -223,10 +223,19 @@ def real_devices() -> Iterator[None]:
         here.kernels -= 1
 
 
+@contextmanager
+def _open() -> Iterator[None]:
+    global _n_open
+    _n_open += 1
+    try:
+        yield
+    finally:
+        _n_open -= 1
+
+
 def install(patches: Patches) -> None:
     """Lets tensors answer by their marks, until the patches are taken back."""
-    _active.set()
-    patches.stack.callback(_active.clear)
+    patches.stack.enter_context(_open())
     patches.set(FakeTensor, "__new__", staticmethod(_fake_on_cpu(FakeTensor.__new__)))
     patches.set(NestedTensor, "__new__", staticmethod(_together(NestedTensor.__new__)))
     patches.set(torch.Tensor, "device", property(_answering(torch.Tensor.device)))

@@ -145,8 +145,7 @@ class SourceLines:
     """Finds the innermost line outside torch and this package: the model's code, in a library or the user's."""
 
     def __init__(self) -> None:
-        self._files: dict[CodeType, str] = {}  # an empty one where the code is inside
-        self._checkpointing: dict[CodeType, bool] = {}
+        self._files: dict[str, str] = {}  # an empty one where the code is inside
         self._folder = os.getcwd()  # the program may leave it, and delete the one that it is in
 
     def current(self) -> str:
@@ -154,11 +153,10 @@ class SourceLines:
         for _ in range(_MAX_FRAMES):
             if frame is None:
                 return ""
-            code = frame.f_code
-            file = self._files.get(code)
+            name = frame.f_code.co_filename  # not the code object, whose hash goes over all of its instructions
+            file = self._files.get(name)
             if file is None:
-                outside = _is_outside(code.co_filename)
-                file = self._files[code] = _shorten(code.co_filename, self._folder) if outside else ""
+                file = self._files[name] = _shorten(name, self._folder) if _is_outside(name) else ""
             if file:
                 return f"{file}:{frame.f_lineno}"
             frame = frame.f_back
@@ -168,11 +166,7 @@ class SourceLines:
         """Whether the call comes from activation checkpointing, between it and the backward that runs it."""
         frame: FrameType | None = sys._getframe(3)
         while frame is not None and frame.f_code is not _ENGINE:
-            code = frame.f_code
-            checkpointing = self._checkpointing.get(code)
-            if checkpointing is None:
-                checkpointing = self._checkpointing[code] = code.co_filename == _CHECKPOINT_FILE
-            if checkpointing:
+            if frame.f_code.co_filename == _CHECKPOINT_FILE:
                 return True
             frame = frame.f_back
         return False
