@@ -28,6 +28,8 @@ EVIDENCE_BY_BACKEND: Mapping[Backend, Evidence] = {
     "none": "predicted",
 }
 
+#: An argument, or the dtype of a tensor, that the tool which recorded a call did not write down.
+NOT_RECORDED, UNKNOWN_DTYPE = "not recorded", "unknown"
 #: ``Source.kind`` of a run that another tool has measured: nothing was replayed, and no numbers were compared.
 IMPORTED = "imported"
 

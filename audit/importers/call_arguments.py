@@ -6,11 +6,13 @@ A grammar and never ``eval``. What a profiler leaves out stays out: values of te
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from audit.codec import contiguous_strides, reach
-from audit.schema import Arg, TensorSpec
+from audit.schema import NOT_RECORDED, UNKNOWN_DTYPE, Arg, TensorSpec
 
 #: C++'s names of element types (c10/core/ScalarType.h, caffe2 TypeMeta), by torch's.
 DTYPES: Mapping[str, str] = {
@@ -24,8 +26,6 @@ DTYPES: Mapping[str, str] = {
     "c10::Float8_e5m2": "float8_e5m2", "c10::Float8_e5m2fnuz": "float8_e5m2fnuz",
     "c10::Float8_e8m0fnu": "float8_e8m0fnu", "c10::qint8": "qint8", "c10::quint8": "quint8",
 }  # fmt: skip
-#: A tensor whose element type the profiler does not name: those of lists.
-UNKNOWN_DTYPE = "unknown"
 _LISTS = ("TensorList", "OptionalTensorList", "GenericList")
 _INTEGER = re.compile(r"[+-]?\d{1,19}")
 _FLOAT = re.compile(r"[+-]?(\d{1,40}\.?\d{0,40}(e[+-]?\d{1,4})?|\.\d{1,40}|inf|nan)", re.IGNORECASE)
@@ -41,7 +41,15 @@ def arguments_of(written: Mapping[str, Any]) -> tuple[Arg, ...]:
     sizes, strides, texts = (
         _padded(_list(written.get(name, [])), len(types)) for name in ("Input Dims", "Input Strides", "Concrete Inputs")
     )
-    return tuple(_argument(*parts) for parts in zip(types, sizes, strides, texts, strict=True))
+    storages = count()
+    return tuple(_apart(_argument(*parts), storages) for parts in zip(types, sizes, strides, texts, strict=True))
+
+
+def _apart(argument: Arg, storages: Iterator[int]) -> Arg:
+    """Each tensor with a storage of its own: which of them share memory is not written down."""
+    if isinstance(argument, TensorSpec):
+        return replace(argument, storage=next(storages))
+    return tuple(_apart(item, storages) for item in argument) if isinstance(argument, tuple) else argument
 
 
 def _list(value: Any) -> list[Any]:
@@ -64,7 +72,7 @@ def _argument(kind: Any, sizes: Any, strides: Any, text: Any) -> Arg:
         return _tensor(DTYPES.get(kind, UNKNOWN_DTYPE), sizes if sizes is not None else [], strides)
     if isinstance(text, str) and text:
         return _number_or_text(text)
-    return kind[:_MAX_TEXT] or None  # a number or list that was not written down is named by its type
+    return NOT_RECORDED if kind else None
 
 
 def _rows(strides: Any, sizes: list[Any]) -> list[Any]:

@@ -27,6 +27,8 @@ _MAX_VALUE_CHARS = 1 << 24
 _MAX_BYTES = 1 << 35
 #: ``-Infinity``, or an escape of twelve characters.
 _LONGEST_WORD = 12
+#: What stands between events, mostly without a blank.
+_MARKS = frozenset("{[,:]}")
 _BLANK = re.compile(r"[ \t\r\n]*")
 _GZIP = b"\x1f\x8b"
 
@@ -122,6 +124,8 @@ class _Text:
 
     def next_char(self) -> str:
         """The next character that is no blank, which stays the next."""
+        if self._at < len(self._text) and self._text[self._at] in _MARKS:
+            return self._text[self._at]
         while True:
             match = _BLANK.match(self._text, self._at)
             assert match is not None

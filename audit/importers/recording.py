@@ -6,7 +6,6 @@ file has them; on the device in whole nanoseconds, so that their sums are exact.
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -212,6 +211,10 @@ class _Sorter:
 _PLACE = (("device", "pid"), ("stream", "tid"))
 
 
+#: Below 2**63, which a column holds; nanoseconds since 1970, as some writers have them, are 2e18.
+_LARGEST = 9e18
+
+
 def _name(event: Mapping[str, Any]) -> str | None:
     name = event.get("name")
     return name[:MAX_NAME] if isinstance(name, str) and name else None
@@ -223,15 +226,15 @@ def _details(event: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    """A finite number; some writers put them in quotes."""
-    if isinstance(value, str):
+    """A number that is no infinity and no NaN; some writers put them in quotes."""
+    if type(value) is str:
         try:
             value = float(value)
         except ValueError:
             return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if type(value) is not float and type(value) is not int:
         return None
-    return float(value) if abs(value) < 1e18 and math.isfinite(value) else None
+    return float(value) if -_LARGEST < value < _LARGEST else None
 
 
 def _id(details: Mapping[str, Any], *names: str) -> int:

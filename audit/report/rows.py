@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from audit.codec import tensors_of
 from audit.report.legend import READING_ORDER
 from audit.rules.coverage import worst
-from audit.schema import Case, Coverage, Finding, Judgement, Measurement, Status, Verdict
+from audit.schema import NOT_RECORDED, UNKNOWN_DTYPE, Case, Coverage, Finding, Judgement, Measurement, Status, Verdict
 
 _SAFE_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 
@@ -46,9 +46,10 @@ class CaseRow:
     def has_repro(self) -> bool:
         """Whether ``audit.report.repro`` writes a script: a finding about the device, of a case that the run holds.
 
-        What the audit could not say (left out, no reference) is nothing that a script could see again.
+        What the audit could not say (left out, no reference) is nothing that a script could see again, and a call of
+        which arguments were not recorded cannot be made.
         """
-        return self.status not in ("supported", "inconclusive") and self.case is not None
+        return self.status not in ("supported", "inconclusive") and self.case is not None and _is_whole(self.case)
 
     @property
     def lost_us(self) -> float | None:
@@ -111,6 +112,12 @@ def _case_row(verdict: Verdict, case: Case | None, measurement: Measurement | No
 def _severity(row: CaseRow) -> tuple[int, float, int, str, str]:
     verdict = row.verdict
     return READING_ORDER.index(row.status), -(row.total_us or 0), -verdict.n_calls, verdict.op, verdict.key
+
+
+def _is_whole(case: Case) -> bool:
+    arguments = [*case.args, *(value for _, value in case.kwargs)]
+    known = all(spec.dtype != UNKNOWN_DTYPE for spec in tensors_of(case.args, case.kwargs, case.grads))
+    return known and NOT_RECORDED not in arguments
 
 
 def op_rows(rows: Iterable[CaseRow]) -> list[OpRow]:

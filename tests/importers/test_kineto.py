@@ -12,6 +12,7 @@ import pytest
 
 from audit.errors import UsageError
 from audit.importers.kineto import read_recording
+from audit.report.rows import case_rows
 from audit.rules.judge import judge
 from audit.schema import Copy, Kernel, Run, TensorSpec
 from tests.importers.recorded import MI300X, MM, kernel, launch, op, trace
@@ -39,8 +40,8 @@ def test_an_op_with_its_arguments_kernels_and_times_is_a_case(tmp_path: Path) ->
     (case,) = run.cases
     assert (case.op, case.phase, case.n_calls) == ("aten::mm.default", "forward", 2)
     assert case.args == (
-        TensorSpec((8, 16), (16, 1), "bfloat16", extent=128),
-        TensorSpec((16, 4), (1, 16), "bfloat16", extent=64),
+        TensorSpec((8, 16), (16, 1), "bfloat16", extent=128, storage=0),
+        TensorSpec((16, 4), (1, 16), "bfloat16", extent=64, storage=1),
     )
     measurement = run.measurements[case.key]
     assert measurement.path.kernels == (Kernel(GEMM, 6.0, 2),)
@@ -70,8 +71,17 @@ def test_a_naive_kernel_in_a_trace_is_a_fallback(tmp_path: Path) -> None:
         tmp_path, op("aten::convolution", 10, 8, 7, **MM), op("aten::miopen_convolution", 11, 6, 8, **MM),
         launch(12, 100), kernel(naive, 20, 900, 100, 8),
     )  # fmt: skip
-    (verdict,) = judge(run).verdicts
+    judgement = judge(run)
+    (verdict,) = judgement.verdicts
     assert (verdict.op, verdict.status) == ("aten::convolution.default", "falling_back")
+    assert [row.has_repro for row in case_rows(judgement)] == [True]
+
+
+def test_a_call_of_which_arguments_were_not_recorded_has_no_script(tmp_path: Path) -> None:
+    arguments = {"Input Dims": [[2, 3], []], "Input type": ["float", "Scalar"]}
+    naive = "naive_conv_ab_nonpacked_fwd_nchw_float_double_float"
+    judgement = judge(read(tmp_path, op("aten::convolution", 10, 8, 7, **arguments), kernel(naive, 20, 900, 0, 7)))
+    assert [(row.status, row.has_repro) for row in case_rows(judgement)] == [("falling_back", False)]
 
 
 def test_what_is_only_made_of_ops_is_taken_apart_and_what_chooses_by_device_is_kept(tmp_path: Path) -> None:
@@ -127,8 +137,8 @@ def test_a_list_whose_tensors_are_not_written_down_and_numbers_as_text_are_argum
         "Concrete Inputs": ["", "", "1e-06", "[1, -1]", ""],
     }
     run = read(tmp_path, op("aten::cat", 1, 8, 7, **arguments), kernel("k", 20, 2, 0, 7))
-    pair = (TensorSpec((2, 3), (3, 1), "unknown", extent=6), TensorSpec((4,), (1,), "unknown", extent=4))
-    assert run.cases[0].args == (pair, "TensorList", 1e-06, (1, -1), None)
+    pair = (TensorSpec((2, 3), (3, 1), "unknown", extent=6), TensorSpec((4,), (1,), "unknown", extent=4, storage=1))
+    assert run.cases[0].args == (pair, "not recorded", 1e-06, (1, -1), None)
 
 
 # --- owners --------------------------------------------------------------------------------------------------------
@@ -278,6 +288,7 @@ def test_events_without_a_name_or_a_time_are_counted(tmp_path: Path) -> None:
         kernel(GEMM, 20, None, 0, 7), kernel(GEMM, 20, -3, 0, 7), kernel("", 20, 2, 0, 7),
         kernel(GEMM, 20, "inf", 0, 7),
         {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": "soon", "dur": 1},
+        kernel("of no id that a column holds", 20, 0, 1 << 70, -(1 << 70), pid=1 << 80),
         {"ph": "i", "cat": "kernel"}, {"cat": ["kernel"]}, {"ph": "X", "cat": "kernel", "name": 7, "args": 3},
     )  # fmt: skip
     assert [n for n in run.header.notes if n.startswith("Left out")] == ["Left out: 6 events without a name or a time."]
