@@ -9,14 +9,13 @@ import dataclasses
 import datetime
 import math
 import os
-import signal
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import audit
 from audit.errors import UsageError
@@ -45,6 +44,7 @@ from audit.schema import (
 )
 from audit.store import RunWriter, read_run
 from audit.targets import InputShape, Target
+from audit.termination import termination_as_interrupt
 
 if TYPE_CHECKING:
     from audit.progress import Progress
@@ -139,25 +139,6 @@ def exit_code(judgement: Judgement, end: RunEnd, fail_on: frozenset[Status]) -> 
 
 
 BUDGET_SPENT = "the time budget was spent"
-
-
-@contextmanager
-def termination_as_interrupt() -> Iterator[None]:
-    """SIGTERM (a scheduler, ``timeout``, a cancelled job) and SIGHUP end an audit as Ctrl-C does: children and scratch
-    files go, and what was measured is reported."""
-
-    def interrupt(number: int, frame: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    try:
-        old = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    except ValueError:  # not the main thread: signals are somebody else's
-        old = {}
-    try:
-        yield
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
 
 
 def obtain_trace(options: RunOptions, progress: Progress) -> Trace:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from audit.report import text
+from audit.report import device_time, text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
 from audit.report.page import amount_text
 from audit.report.rows import CaseRow, case_rows, coverage_of
@@ -13,6 +13,8 @@ from audit.schema import Coverage, Judgement
 
 #: Findings listed; the rest is counted. 100 rows of at most 400 characters stay below the 65,536 of a GitHub comment.
 MAX_FINDINGS = 100
+#: Of what another device does faster, and of what it does slower.
+MAX_SIDE_ROWS = 10
 _PUNCTUATION = re.compile(r"([\\`*_{}\[\]()#+!|>~$])")
 
 
@@ -28,6 +30,8 @@ def render(judgement: Judgement) -> str:
         f"torch {escaped(header.environment.get('torch', 'unknown'), 40)}, {escaped(header.created, 40)}",
         *_root_causes(judgement),
         _coverage_table(judgement, evidence.is_amd),
+        *_beside(judgement),
+        *_libraries(judgement),
         *_findings([row for row in rows if row.status != "supported"]),
         *_not_audited(judgement),
     ]
@@ -99,6 +103,35 @@ def _findings(rows: list[CaseRow]) -> list[str]:
     ]
     more = f"\n\nand {len(rows) - MAX_FINDINGS} more, in report.html" if len(rows) > MAX_FINDINGS else ""
     return ["## Findings\n\n" + table(["Status", "Op", "Arguments", "Calls:", "Finding"], body) + more]
+
+
+def _beside(judgement: Judgement) -> list[str]:
+    """What costs this device most against the other, and what it gains most."""
+    beside = judgement.beside
+    if beside is None:
+        return []
+    dearer, cheaper = device_time.sides(beside)
+    body = [
+        [
+            device_time.cost_text(row.cost_us),
+            text.time_text(row.here_us),
+            text.time_text(row.there_us),
+            device_time.ratio_text(row),
+            code_span(text.short_op(row.op), 80),
+            code_span(row.signature, 100),
+        ]
+        for row in (*dearer[:MAX_SIDE_ROWS], *cheaper[:MAX_SIDE_ROWS])
+    ]
+    other = beside.other
+    title = f"## Beside {escaped(other.device.name, 80)} ({code_span(other.source.name, 80)}, {other.evidence})"
+    return [f"{title}\n\n" + table(["A step:", "A call here:", "There:", "Ratio:", "Op", "Arguments"], body)]
+
+
+def _libraries(judgement: Judgement) -> list[str]:
+    rows = device_time.library_totals(judgement)
+    body = [[escaped(row.name, 60), text.time_text(row.us), row.share, text.count_text(row.count)] for row in rows]
+    head = ["Library", "Device time:", "Share:", "Kernels:"]
+    return ["## Device time by library\n\n" + table(head, body)] if rows else []
 
 
 def _not_audited(judgement: Judgement) -> list[str]:
