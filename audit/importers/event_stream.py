@@ -76,13 +76,18 @@ class EventStream:
     def _members(self, text: _Text) -> Iterator[dict[str, Any]]:
         """The members of the outermost object: the events, and the rest as properties."""
         text.expect("{")
+        n_kept = 0
         while text.next_char() != "}":
+            start = text.place
             name = text.value()
             text.expect(":")
             if name == self._array and text.next_char() == "[":
                 yield from self._events(text)
             else:
                 self.properties[str(name)] = text.value()
+                n_kept += text.place - start
+                if n_kept > _MAX_VALUE_CHARS:
+                    raise ValueError(f"there are over {_MAX_VALUE_CHARS} characters beside them")
             if text.next_char() != "}":
                 text.expect(",")
 
@@ -118,9 +123,15 @@ class _Text:
         self._scan = json.JSONDecoder(strict=False).raw_decode
         self._text = ""
         self._at = 0
+        self._n_passed = 0
         self._n_bytes = 0
         self._ended = False
         self._damage = ""
+
+    @property
+    def place(self) -> int:
+        """Characters read so far."""
+        return self._n_passed + self._at
 
     def next_char(self) -> str:
         """The next character that is no blank, which stays the next."""
@@ -175,6 +186,7 @@ class _Text:
             if not data and not piece:
                 self._ended = True
                 raise _CutOffError(self._damage)
+        self._n_passed += self._at
         self._text = self._text[self._at :] + piece
         self._at = 0
 

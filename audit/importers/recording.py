@@ -18,6 +18,8 @@ from audit.importers.event_stream import EventStream
 #: Rows that are kept, each of some 60 bytes; what only describes the host (Python frames, flows) is not.
 MAX_ROWS: Final = 20_000_000
 MAX_NAME = 4096
+#: Of names and arguments, each once. A large trace has some 50,000 different calls of 300 characters.
+MAX_TEXT_CHARS: Final = 1 << 27
 
 #: Categories by the words of all releases: of Kineto, and of 2021 ("Operator", "Kernel", "Runtime").
 _OPS = ("cpu_op", "Operator")
@@ -113,8 +115,11 @@ def read_events(path: Path) -> Recording:
     sorter = _Sorter()
     for event in stream:
         sorter.take(event)
-        if sorter.n_rows > MAX_ROWS:
-            raise UsageError(f"{path} has over {MAX_ROWS} calls and kernels; record fewer steps", "too-large-recording")
+        if sorter.n_rows > MAX_ROWS or sorter.n_chars > MAX_TEXT_CHARS:
+            raise UsageError(
+                f"{path} has over {MAX_ROWS} calls and kernels, or too many different ones; record fewer steps",
+                "too-large-recording",
+            )
     recording = sorter.recording
     recording.properties, recording.cut_off, recording.n_events = stream.properties, stream.cut_off, stream.n_events
     return recording
@@ -124,7 +129,8 @@ class _Sorter:
     def __init__(self) -> None:
         self.recording = Recording()
         self.n_rows = 0
-        self._threads: dict[tuple[Any, Any], int] = {}
+        self.n_chars = 0
+        self._threads: dict[tuple[int | str, ...], int] = {}
         self._places: dict[tuple[int, int], int] = {}
         self._arguments: dict[str, int] = {}
 
@@ -166,7 +172,7 @@ class _Sorter:
         if name is None or start is None:
             return False
         launches = self.recording.launches
-        launches.name.append(self.recording.names.number(name))
+        launches.name.append(self._number(name))
         launches.thread.append(self._thread(event))
         launches.start_us.append(start)
         launches.external.append(_id(details, "External id", "external id"))
@@ -178,7 +184,7 @@ class _Sorter:
         if name is None or duration is None or not 0 <= duration < 1e12:
             return False
         records = self.recording.records
-        records.name.append(self.recording.names.number(name))
+        records.name.append(self._number(name))
         records.place.append(self._place(event, details))
         records.start_us.append(_number(event.get("ts")) or 0.0)
         records.ns.append(round(duration * 1000))
@@ -189,14 +195,26 @@ class _Sorter:
 
     def _numbered_arguments(self, details: Mapping[str, Any]) -> int:
         arguments = {name: details[name] for name in _ARGUMENTS if name in details}
-        number = self._arguments.setdefault(repr(arguments), len(self.recording.arguments))
+        try:
+            text = repr(arguments)
+        except RecursionError:  # nested deeper than any argument
+            arguments, text = {"Input type": "nested"}, "nested"
+        number = self._arguments.setdefault(text, len(self.recording.arguments))
         if number == len(self.recording.arguments):
             self.recording.arguments.append(arguments)
+            self.n_chars += len(text)
+        return number
+
+    def _number(self, name: str) -> int:
+        n_known = len(self.recording.names.texts)
+        number = self.recording.names.number(name)
+        if number == n_known:
+            self.n_chars += len(name)
         return number
 
     def _thread(self, event: Mapping[str, Any]) -> int:
         """Ranks that were put into one file differ in their process."""
-        key = (str(event.get("pid")), str(event.get("tid")))
+        key = tuple(value if isinstance(value, (int, str)) else "" for value in (event.get("pid"), event.get("tid")))
         return self._threads.setdefault(key, len(self._threads))
 
     def _place(self, event: Mapping[str, Any], details: Mapping[str, Any]) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from audit.errors import UsageError
+from audit.importers import recording
 from audit.importers.kineto import read_recording
 from audit.report.rows import case_rows
 from audit.rules.judge import judge
@@ -305,6 +306,7 @@ def test_events_without_a_name_or_a_time_are_counted(tmp_path: Path) -> None:
         ),
         ({"Input Dims": {"a": 1}, "Input type": ["float"]}, "expected a list of arguments, got dict"),
         ({"Input Dims": [[1]], "Input type": [["float"]]}, "expected the name of a type, got list"),
+        ({"Input Dims": json.loads("[" * 900 + "]" * 900), "Input type": ["float"]}, "expected a list of"),
         ({"Input Dims": [[[[[[1]]]]]], "Input type": ["TensorList"]}, "expected a list of sizes"),
     ],
 )
@@ -328,6 +330,7 @@ def test_arguments_that_cannot_be_keep_their_time_and_lose_their_case(
         (b'{"traceEvents": ' + b"[" * 200_000, "unreadable-recording"),
         (b'{"traceEvents": [{"ts": ' + b"9" * 5000 + b"}]}", "unreadable-recording"),
         (b'{"traceEvents": [{"name": "' + b"x" * (1 << 25), "unreadable-recording"),
+        (b'{"a": "' + b'x", "b": "'.join([b"x" * (1 << 20)] * 20) + b'"}', "unreadable-recording"),
         (b"\x1f\x8b\x08\x00 and no more", "no-device-records"),
     ],
 )
@@ -338,6 +341,16 @@ def test_a_file_that_is_no_trace_is_one_sentence(tmp_path: Path, content: bytes,
         read_recording(path)
     assert caught.value.slug == slug
     assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("limit", ["MAX_ROWS", "MAX_TEXT_CHARS"])
+def test_more_than_memory_is_meant_to_hold_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(recording, limit, 60)
+    names = (f"kernel number {n}" for n in range(61))
+    with pytest.raises(UsageError, match="too-large-recording"):
+        read(tmp_path, *(kernel(name, 20, 2) for name in names))
 
 
 def test_a_named_pipe_is_not_waited_for(tmp_path: Path) -> None:
