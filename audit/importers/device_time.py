@@ -79,6 +79,20 @@ def attribute(recording: Recording) -> DeviceTime:
     return times
 
 
+def busy_us_by_device(recording: Recording) -> dict[int, float]:
+    """How long each device had any work under way, on whichever stream, in microseconds as the file has them."""
+    records = recording.records
+    rows = zip(records.place, records.start_us, records.ns, strict=True)
+    spans = sorted((recording.places[place][0], start, start + ns / 1000) for place, start, ns in rows)
+    busy: dict[int, float] = {}
+    until: dict[int, float] = {}
+    for device, start, end in spans:
+        begun = max(start, until.get(device, start))
+        busy[device] = busy.get(device, 0.0) + max(0.0, end - begun)
+        until[device] = max(until.get(device, end), end)
+    return busy
+
+
 def _alike(times: DeviceTime, recording: Recording, nesting: Nesting, call: int) -> AlikeCalls:
     key = (recording.calls.name[call], recording.calls.arguments[call], nesting.phase[call])
     return times.alike.setdefault(key, AlikeCalls())

@@ -1,8 +1,8 @@
 """The events or nodes of a profiler's trace, one at a time: of a file of any length, compressed, cut off or hostile.
 
-Of the readers of JSON streams, ijson's C backend takes 1.6 times as long as Python's own scanner on single events (153
-against 99 ms for 5.9 MB), its pure Python one some 30 times, and none bounds the length of a value. So events are cut
-out of a bounded piece of text, each by the scanner of ``json``.
+Of the readers of JSON streams, ijson is the best known. Its C backend is about as fast as this (0.10 against 0.09 s for
+5.9 MB), its pure Python one 25 times slower, and both hold a value of any length in memory and lose what a cut-off file
+began. So events are cut out of a bounded piece of text, each by the scanner of ``json``.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import audit
 from audit.errors import UsageError
-from audit.importers.device_time import DeviceTime, attribute
+from audit.importers.device_time import DeviceTime, attribute, busy_us_by_device
 from audit.importers.recorded_cases import cases_of
 from audit.importers.recorded_device import device_of, environment_of
 from audit.importers.recording import Recording, read_events
@@ -74,9 +74,11 @@ def _notes(recording: Recording, times: DeviceTime) -> Iterator[str]:
     total_ns, orphaned_ns = sum(recording.records.ns), times.orphaned_ns
     yield ("Imported: another tool measured while the program ran; nothing was replayed, and no numbers were compared.")
     n_devices, n_streams = len({device for device, _ in recording.places}), len(recording.places)
+    busy_us = sum(busy_us_by_device(recording).values())
     yield (
         f"Device time of {len(recording.records.ns)} kernels, copies and fills: {total_ns / 1e6:.3f} ms "
-        f"({n_streams} streams, {n_devices} devices); {orphaned_ns / 1e6:.3f} ms of it belong to no recorded op."
+        f"({n_streams} streams, {n_devices} devices); {orphaned_ns / 1e6:.3f} ms of it belong to no recorded op. "
+        f"Some work was under way for {busy_us / 1e3:.3f} ms."
     )
     if times.n_inferred:
         yield (

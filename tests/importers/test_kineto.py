@@ -220,6 +220,18 @@ def test_a_call_whose_record_was_lost_is_said_and_not_taken_for_another_path(tmp
     assert run.header.n_recorded == 3
 
 
+def test_streams_that_overlap_are_busy_once_and_take_device_time_twice(tmp_path: Path) -> None:
+    def on(stream: int, ts: float, dur: float, device: int = 0) -> dict[str, Any]:
+        event = kernel("k", ts, dur)
+        return {**event, "args": {**event["args"], "stream": stream, "device": device}}
+
+    run = read(tmp_path, on(0, 100, 50), on(1, 120, 50), on(0, 300, 10), on(0, 100, 20, device=1))
+    assert run.header.notes[1] == (
+        "Device time of 4 kernels, copies and fills: 0.130 ms (3 streams, 2 devices); 0.130 ms of it belong to no "
+        "recorded op. Some work was under way for 0.100 ms."
+    )
+
+
 def test_collectives_are_listed_with_their_time(tmp_path: Path) -> None:
     run = read(tmp_path, op("c10d::allreduce_", 10, 8, 7, **MM), kernel("ncclDevKernel_Generic", 20, 5, 0, 7))
     assert run.cases == ()
