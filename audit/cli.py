@@ -134,7 +134,7 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
         "target",
         nargs="?",
         help="a Python script, a file that defines model and inputs, a config.json, a .pt2 or .audit file, or what "
-        "another tool recorded: an operator-input log, an execution trace",
+        "another tool recorded: an operator-input log, an execution trace, a profiler's trace",
     )
     parser.add_argument("-m", dest="module", metavar="MODULE", help="trace a module as `python -m MODULE` would run it")
     parser.add_argument(

@@ -31,6 +31,8 @@ _OPTIMIZER = "Optimizer.step"
 _GRAPH_LAUNCH = "GraphLaunch"
 #: Ends of calls are rounded to nanoseconds, and large times to half a microsecond.
 _ROUNDING_US = 1.0
+#: Calls inside calls. Deeper ones, which no program has, count as siblings.
+_MAX_DEPTH = 1000
 NONE = -1
 
 
@@ -79,7 +81,7 @@ def nest(recording: Recording) -> Nesting:
             nesting.order[thread] = array("q")
             stack.clear()
         nesting.order[thread].append(call)
-        while stack and not _is_inside(recording, call, stack[-1]):
+        while stack and (len(stack) >= _MAX_DEPTH or not _is_inside(recording, call, stack[-1])):
             stack.pop()
         parent = stack[-1] if stack else NONE
         stack.append(call)
@@ -112,6 +114,7 @@ class Owners:
         self._recording = recording
         self._nesting = nesting
         self._starts: dict[int, list[float]] = {}
+        self._of_one_id: dict[int, tuple[list[int], bool]] = {}
         self._calls = _Index(recording.calls.external)
         self._launches = _Index(recording.launches.correlation)
 
@@ -131,13 +134,24 @@ class Owners:
 
     def _launch(self, record: int) -> tuple[int, bool]:
         """The launch, and whether it is the only one of its id: of several it is the last before the record ran."""
-        correlation, starts = self._recording.records.correlation[record], self._recording.launches.start_us
-        rivals = self._launches.rivals(correlation)
-        if len(rivals) < 2 or len({self._recording.launches.thread[rival] for rival in rivals}) == 1:
+        correlation = self._recording.records.correlation[record]
+        launch = self._launches.only(correlation)
+        if launch != NONE or correlation == 0:
+            return launch, True
+        rivals, is_one_thread = self._rivals(correlation)
+        if is_one_thread:
             return (rivals[0] if rivals else NONE), True  # runtime and driver, the one inside the other
-        moment = self._recording.records.start_us[record]
-        before = [rival for rival in rivals if starts[rival] <= moment]
-        return max(before, key=lambda rival: starts[rival], default=NONE), False
+        starts, moment = self._recording.launches.start_us, self._recording.records.start_us[record]
+        place = bisect_right(rivals, moment, key=lambda rival: starts[rival]) - 1
+        return (rivals[place] if place >= 0 else NONE), False
+
+    def _rivals(self, correlation: int) -> tuple[list[int], bool]:
+        """The launches of that id by their start, and whether one thread made them."""
+        if correlation not in self._of_one_id:
+            launches = self._recording.launches
+            rivals = sorted(self._launches.several(correlation), key=lambda rival: launches.start_us[rival])
+            self._of_one_id[correlation] = rivals, len({launches.thread[rival] for rival in rivals}) < 2
+        return self._of_one_id[correlation]
 
     def _around(self, launch: int) -> int:
         """The innermost call of an op around the launch, on its thread."""
@@ -170,6 +184,6 @@ class _Index:
         """The one row of that id, -1 where there is none or more than one."""
         return NONE if number in self._several else self._first.get(number, NONE)
 
-    def rivals(self, number: int) -> list[int]:
-        first = self._first.get(number)
-        return [] if first is None else self._several.get(number, [first])
+    def several(self, number: int) -> list[int]:
+        """The rows of an id that more than one have."""
+        return self._several.get(number, [])

@@ -220,6 +220,16 @@ def test_a_call_whose_record_was_lost_is_said_and_not_taken_for_another_path(tmp
     assert run.header.n_recorded == 3
 
 
+def test_what_is_nested_without_end_or_launched_by_one_id_ends_soon(tmp_path: Path) -> None:
+    n = 3000
+    inside = [op("aten::mm", k, 10 * n - 2 * k, k + 1, **MM) for k in range(n)]
+    launches = [launch(n + k, 7, tid=k % 2) for k in range(n)]
+    run = read(tmp_path, *inside, *launches, *(kernel("k", n + k, 1, 7, k + 1) for k in range(n)))
+    owned = sum(kernel.count for m in run.measurements.values() for kernel in m.path.kernels)
+    left = sum(kernel.count for item in run.header.not_audited for kernel in item.kernels)
+    assert owned + left == n
+
+
 def test_streams_that_overlap_are_busy_once_and_take_device_time_twice(tmp_path: Path) -> None:
     def on(stream: int, ts: float, dur: float, device: int = 0) -> dict[str, Any]:
         event = kernel("k", ts, dur)
