@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from audit.knowledge.tables import rows
 
@@ -78,6 +78,7 @@ def gpus_of(arch: str) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in load_gpus() if gpu.arch == arch)
 
 
+@lru_cache(maxsize=64)
 def gpu_named(name: str) -> Gpu | None:
     """The product whose every word stands in the name that a driver gives, ``AMD Instinct MI300X VF``."""
     words = set(name.split())
@@ -88,6 +89,7 @@ def gpu_named(name: str) -> Gpu | None:
     return None
 
 
+@lru_cache(maxsize=64)
 def gpu_alike(vendor: str, compute_units: int, memory_bytes: int) -> Gpu | None:
     """A product of so many compute units and so much memory; None where products of several archs have them."""
     found = [

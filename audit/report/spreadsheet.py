@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pandas
 
+from audit.report.device_time import side_rows_by_key
 from audit.report.rows import CaseRow, case_rows
 from audit.schema import Judgement, SideBySide, SideRow
 
@@ -26,8 +29,16 @@ def render(judgement: Judgement) -> str:
 def frame(judgement: Judgement) -> pandas.DataFrame:
     """The table behind the file: one row per case, ``COLUMNS`` as columns; texts are safe to open in a spreadsheet."""
     evidence, beside = judgement.run.header.evidence, judgement.beside
+    sides = side_rows_by_key((*beside.rows, *beside.only_here)) if beside is not None else {}
     rows = [
-        (*_values(row), evidence, row.verdict.floor_us, row.verdict.bound, row.lost_us, *_side_values(row, beside))
+        (
+            *_values(row),
+            evidence,
+            row.verdict.floor_us,
+            row.verdict.bound,
+            row.lost_us,
+            *_side_values(row, beside, sides),
+        )
         for row in case_rows(judgement)
     ]
     if beside is not None:
@@ -39,11 +50,17 @@ def frame(judgement: Judgement) -> pandas.DataFrame:
     return table
 
 
-def _side_values(row: CaseRow, beside: SideBySide | None) -> tuple[str | float | None, ...]:
+def _limit(row: CaseRow) -> tuple[str | float | None, ...]:
+    return row.verdict.floor_us, row.verdict.bound, row.lost_us
+
+
+def _side_values(
+    row: CaseRow, beside: SideBySide | None, sides: Mapping[str, SideRow]
+) -> tuple[str | float | None, ...]:
     """The cost is that of all calls of the kind, which may be several cases; it stands at each."""
     if beside is None:
         return ()
-    side = next((side for side in (*beside.rows, *beside.only_here) if row.verdict.key in side.keys), None)
+    side = sides.get(row.verdict.key)
     if side is None:
         return (None, None, None, beside.other.device.name)
     return side.there_us, side.cost_us, side.there_library, beside.other.device.name

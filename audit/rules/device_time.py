@@ -9,9 +9,6 @@ from audit.knowledge.kernels import classify_kernel
 from audit.rules.arguments import n_calls_seen
 from audit.schema import Kernel, Run
 
-#: What the kernels table calls the work around a library's own: layout changes, casts and fills.
-AROUND = ("layout", "cast")
-
 
 @dataclass(frozen=True)
 class Share:
