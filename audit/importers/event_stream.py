@@ -116,7 +116,8 @@ class _Text:
         start = file.read(2)
         file.seek(0)
         self._path = path
-        self._file: IO[bytes] = gzip.GzipFile(fileobj=file) if start == _GZIP else file  # type: ignore[assignment]
+        # One step of decompression at a time: ``read`` would lose what it has when it meets an early end.
+        self._read = gzip.GzipFile(fileobj=file).read1 if start == _GZIP else file.read
         # Kernel names of some profilers are cut in the middle of a character.
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
         # A name may have a line break in it, which JSON does not allow.
@@ -192,7 +193,7 @@ class _Text:
 
     def _bytes(self) -> bytes:
         try:
-            data = self._file.read(_PIECE_BYTES)
+            data = self._read(_PIECE_BYTES)
         except EOFError:
             return b""
         except (gzip.BadGzipFile, zlib.error) as error:

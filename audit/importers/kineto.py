@@ -23,11 +23,11 @@ def read_recording(path: Path) -> Run:
     """Raises UsageError for a file that is no trace, or one in which nothing ran on a GPU."""
     recording = read_events(path)
     if not recording.records.name:
-        cut_off = f" ({recording.cut_off})" if recording.cut_off else ""
+        remedy = "record it with ProfilerActivity.CPU and ProfilerActivity.CUDA, which is also what ROCm builds call it"
+        if recording.cut_off:
+            remedy = f"{recording.cut_off}, and kernels come late in it; copy or record it again"
         raise UsageError(
-            f"{path} has no kernel of a GPU among its {recording.n_events} events{cut_off}; record it with "
-            "ProfilerActivity.CPU and ProfilerActivity.CUDA, which is also what ROCm builds call it",
-            "no-device-records",
+            f"{path} has no kernel of a GPU among its {recording.n_events} events; {remedy}", "no-device-records"
         )
     times = attribute(recording)
     cases, measurements, not_audited = cases_of(recording, times)
