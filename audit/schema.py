@@ -350,6 +350,29 @@ class DeviceInfo:
 
 
 @dataclass(frozen=True)
+class Rate:
+    """What was measured ``n`` times: the median and the distance of the quartiles, in the unit of its field."""
+
+    median: float
+    iqr: float
+    n: int
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """The most that the device did when it was asked for nothing else.
+
+    ``copy_gbs``: bytes read and written by a copy within its memory, 10^9 a second. ``gemm_tflops``: 10^12 operations a
+    second of a large matrix product, by dtype; ``tf32`` is float32 with the short mantissa allowed. ``launch_us``: an
+    op on one element, from event to event.
+    """
+
+    copy_gbs: Rate
+    gemm_tflops: Mapping[str, Rate]
+    launch_us: Rate
+
+
+@dataclass(frozen=True)
 class PreflightCheck:
     """One thing looked at before any case: ``ok``, ``warning`` or ``failed``, with a sentence and a remedy."""
 
@@ -375,6 +398,7 @@ class RunHeader:
     not_audited: tuple[NotAudited, ...] = ()
     preflight: tuple[PreflightCheck, ...] = ()
     notes: tuple[str, ...] = ()
+    ceilings: Ceilings | None = None
     format_version: int = FORMAT_VERSION
 
 

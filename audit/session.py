@@ -18,6 +18,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 import audit
+from audit.ceilings_cache import cached_ceilings
 from audit.errors import UsageError
 from audit.imported_run import find_other, finished_run, is_finished, write_run
 from audit.judged_folder import judge_folder
@@ -27,10 +28,12 @@ from audit.ordering import costliest_first
 from audit.privacy.name_map import new_map_path
 from audit.privacy.private_trace import made_private
 from audit.rules.preflight import preflight
+from audit.rules.speed import TIMED
 from audit.run_folder import CASES_FILE, RUN_FILE, alone_in, clear_folder, find_folder, make_folder
 from audit.schema import (
     EVIDENCE_BY_BACKEND,
     Case,
+    Ceilings,
     DeviceInfo,
     Judgement,
     Measurement,
@@ -256,7 +259,7 @@ def _replay_all(options: RunOptions, device: str, trace: Trace, progress: Progre
         )
         with (
             Pool(settings) as pool,
-            _open_run(options, trace, pool.device_info(), settings) as (header, writer, waiting),
+            _open_run(options, trace, pool, settings) as (header, writer, waiting),
         ):
             progress.replaying(header, trace.cases, waiting)
             end = _write_events(pool, waiting, writer, progress, options.time_budget_s)
@@ -293,10 +296,10 @@ def _write_events(
 
 @contextmanager
 def _open_run(
-    options: RunOptions, trace: Trace, info: DeviceInfo, settings: ReplaySettings
+    options: RunOptions, trace: Trace, engine: Engine, settings: ReplaySettings
 ) -> Iterator[tuple[RunHeader, RunWriter, list[Case]]]:
     """The header, the run file and the cases that still wait, costliest first where time is limited."""
-    path = options.output / RUN_FILE
+    path, info = options.output / RUN_FILE, engine.device_info()
     cases: Sequence[Case] = costliest_first(trace.cases) if options.time_budget_s else trace.cases
     if not options.resume:
         from audit.device.environment import collect_environment, look_at_machine
@@ -305,7 +308,8 @@ def _open_run(
         environment = collect_environment()
         # The simulated device asks nothing of the machine.
         checks = () if info.backend == "sim" else (*machine_checks(look_at_machine()), *preflight(info, environment))
-        header = _header(options, trace, info, environment, checks, settings)
+        ceilings = cached_ceilings(info, environment, engine.ceilings) if info.backend in TIMED else None
+        header = _header(options, trace, info, environment, checks, settings, ceilings)
         with RunWriter.create(path, header, trace.cases) as writer:
             yield header, writer, list(cases)
         return
@@ -330,6 +334,7 @@ def _header(
     environment: Mapping[str, str],
     checks: tuple[PreflightCheck, ...],
     settings: ReplaySettings | None = None,
+    ceilings: Ceilings | None = None,
 ) -> RunHeader:
     shown = {"device": options.device} if settings is None else _shown_settings(settings)
     return RunHeader(
@@ -345,6 +350,7 @@ def _header(
         not_audited=trace.not_audited,
         preflight=checks,
         notes=trace.notes,
+        ceilings=ceilings,
     )
 
 

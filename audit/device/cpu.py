@@ -56,3 +56,6 @@ class CpuDevice:
 
     def peak_bytes(self) -> int | None:
         return None
+
+    def ceilings(self) -> None:
+        return None

@@ -13,15 +13,18 @@ from typing import Any, Literal, TypeVar
 import torch
 
 from audit.device import timing
+from audit.device.ceilings import measure_ceilings
 from audit.device.guarded import GuardedStorage, host_copy
 from audit.device.profile import Profiler
-from audit.schema import DeviceInfo, Path, Timing
+from audit.schema import Ceilings, DeviceInfo, Path, Timing
 
 T = TypeVar("T")
 
 #: Twice the largest last-level cache that we know of: the 256 MiB Infinity Cache of an MI300X, which the properties
 #: do not count as L2 (gpus.csv). An H200 has 50 MiB.
 _FLUSH_BYTES = 512 << 20
+#: For each of the six ceilings; a hundred runs of the largest product take less on a fast card.
+_CEILING_BUDGET_S = 0.3
 
 
 def flavour() -> Literal["hip", "cuda"] | None:
@@ -126,6 +129,13 @@ class GpuDevice:
             return float(start.elapsed_time(end)) * 1e3
 
         return timing.repeat(measure_us, budget_s)
+
+    def ceilings(self) -> Ceilings:
+        """Takes a second or two, and leaves the allocator's blocks free."""
+        try:
+            return measure_ceilings(self._device, lambda call: self.time(call, _CEILING_BUDGET_S))
+        finally:
+            torch.cuda.empty_cache()
 
     def _flush_l2(self) -> None:
         """Writes a buffer larger than any cache, so that no operand is cached when a timed run starts."""

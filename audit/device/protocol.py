@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 import torch
 
-from audit.schema import DeviceInfo, Path, Timing
+from audit.schema import Ceilings, DeviceInfo, Path, Timing
 
 T = TypeVar("T")
 
@@ -61,6 +61,10 @@ class Device(Protocol):
 
     def time(self, call: Callable[[], object], budget_s: float) -> Timing:
         """Times ``call`` repeatedly within about ``budget_s`` seconds; ``call`` must be repeatable."""
+        ...
+
+    def ceilings(self) -> Ceilings | None:
+        """What the device can do at most, measured now; None where times mean nothing."""
         ...
 
     def begin_case(self, op: str, phase: str) -> None:

@@ -13,7 +13,7 @@ from audit.device.places import Place
 from audit.replay.child import Child, Exit
 from audit.replay.engine import ReplaySettings
 from audit.replay.wire import ChannelClosed, DeadlinePassed, Message
-from audit.schema import Case, DeviceInfo, Outcome
+from audit.schema import Case, Ceilings, DeviceInfo, Outcome
 
 #: How many of the cases that ran before a failure are named.
 _N_PRECEDING = 5
@@ -119,6 +119,22 @@ class DeviceChild:
         if self._info is None:
             raise DeviceGone("the device process said nothing about its device")
         return self._info
+
+    def ceilings(self) -> Ceilings | None:
+        """What the device can do at most; None where times mean nothing there, or it fails to tell. Raises DeviceGone.
+
+        A process that failed at it runs no case.
+        """
+        child = self._ready_child()
+        try:
+            child.send({"command": "ceilings"}, self._settings.first_call_limit_s)
+            message = child.receive(self._settings.first_call_limit_s)
+        except (DeadlinePassed, ChannelClosed):
+            message = {"bug": "no answer"}
+        if "bug" in message:
+            self._drop()
+            return None
+        return decode(Ceilings, message["ceilings"]) if message["ceilings"] is not None else None
 
     def usable(self) -> bool:
         """Whether a process is ready for a case; if not, ``lost`` says why."""

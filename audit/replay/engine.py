@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from audit.schema import Case, DeviceInfo, Measurement, Started
+from audit.schema import Case, Ceilings, DeviceInfo, Measurement, Started
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,10 @@ class Engine(Protocol):
 
         Raises UnfinishedError where no child can open it.
         """
+        ...
+
+    def ceilings(self) -> Ceilings | None:
+        """Measures what the device can do at most, in a second or two; None where times mean nothing or it fails."""
         ...
 
     def close(self) -> None: ...

@@ -15,7 +15,7 @@ from audit.replay.engine import DeviceLost, Event, ReplaySettings
 from audit.replay.reference_child import ReferenceChild
 from audit.replay.wire import Message
 from audit.replay.work import Work, operand_bytes
-from audit.schema import Case, Comparison, DeviceInfo, Measurement, Outcome, Path, Started, Timing
+from audit.schema import Case, Ceilings, Comparison, DeviceInfo, Measurement, Outcome, Path, Started, Timing
 
 _INVALID_INPUT = "the CPU reference did not accept the case, so the device was not touched"
 
@@ -50,6 +50,13 @@ class Lane:
         """Ends the children; safe to call twice."""
         self._reference.close()
         self._device.close()
+
+    def ceilings(self) -> Ceilings | None:
+        """What the device can do at most; see ``Engine.ceilings``."""
+        try:
+            return self._device.ceilings()
+        except DeviceGone:  # the first case will say so
+            return None
 
     def device_info(self) -> DeviceInfo:
         """The device as its child sees it. Raises UsageError (there is none) or UnfinishedError (it does not start)."""

@@ -20,7 +20,7 @@ from audit.replay.engine import DeviceLost, Event, ReplaySettings
 from audit.replay.folder import SpoolFolder
 from audit.replay.lane import Lane
 from audit.replay.work import Work
-from audit.schema import Case, DeviceInfo
+from audit.schema import Case, Ceilings, DeviceInfo
 
 T = TypeVar("T")
 
@@ -84,6 +84,11 @@ class Pool:
         if self._info is None:
             self._info = self._matched()
         return self._info
+
+    def ceilings(self) -> Ceilings | None:
+        """What the first device can do at most; see ``Engine.ceilings``."""
+        self.device_info()
+        return self._lanes[0].ask(Lane.ceilings).result()
 
     def _matched(self) -> DeviceInfo:
         answers = [lane.ask(Lane.device_info) for lane in self._lanes]

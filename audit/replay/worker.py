@@ -134,7 +134,10 @@ def _device_handlers(setup: Message, channel: Channel) -> tuple[dict[str, Handle
     def measure(message: Message) -> Message:
         return side.measure(decode(Case, message["case"]), message, say)
 
-    return {"measure": measure}, {"info": encode(info), "canary": canary}
+    def ceilings(message: Message) -> Message:
+        return {"ceilings": encode(device.ceilings())}
+
+    return {"measure": measure, "ceilings": ceilings}, {"info": encode(info), "canary": canary}
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import jinja2
 from audit.report import device_time, text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
 from audit.report.rows import CaseRow, OpRow, case_rows, coverage_of, op_rows, safe_name, status_counts
+from audit.rules.rates import ceiling_rows
 from audit.schema import Comparison, Coverage, Finding, Judgement, Status
 
 #: Ops in the chart; the rest is summed up in one line below it.
@@ -83,6 +84,7 @@ def render(judgement: Judgement) -> str:
         unowned=device_time.unowned_rows(judgement),
         lost=device_time.lost_rows(judgement) if libraries else [],
         device_us=sum(row.us for row in libraries),
+        ceilings=ceiling_rows(header.device, header.ceilings),
         dearer=dearer,
         cheaper=cheaper,
     )
@@ -279,6 +281,7 @@ def _environment(max_log: int, max_items: int) -> jinja2.Environment:
         "READING_ORDER": READING_ORDER,
         "MAX_ITEMS": max_items,
         "share": text.share_text,
+        "rate": text.rate_text,
         "plural": text.plural,
         "sort_keys": sort_keys,
         "MAX_SIDE_ROWS": device_time.MAX_SIDE_ROWS,

@@ -68,6 +68,11 @@ def time_text(us: float | None) -> str:
     return f"{_three_digits(us)} µs"
 
 
+def rate_text(value: float, unit: str) -> str:
+    """``4,021 GB/s``, ``66.2 TFLOPS``."""
+    return f"{_three_digits(value)} {unit}"
+
+
 def _three_digits(value: float) -> str:
     if value >= 100:
         return f"{value:,.0f}"

@@ -1,8 +1,7 @@
-"""The least time that a call can take on a device, by arithmetic and by bytes that must move, at datasheet peaks.
+"""The least time that a call can take on a device, by arithmetic and by bytes that must move.
 
-Below it nothing is possible; what is above is the most that can be gained, and no judgement. Peaks are those of the
-product (knowledge/gpus.csv), scaled where the device shows fewer compute units. A call whose operands fit the
-last level of cache may never touch memory, so only bytes beyond it count. Ops that are not listed here have no floor.
+What is above is the most that can be gained, and no judgement. A call whose operands fit the last level of cache may
+never touch memory, so only bytes beyond it count. Ops that are not listed here have no floor.
 """
 
 from __future__ import annotations
@@ -13,13 +12,18 @@ from math import prod
 from typing import Literal, TypeAlias
 
 from audit.codec import item_bytes, reach
-from audit.knowledge.gpus import Gpu, gpu_alike, gpu_named
-from audit.schema import Arg, Case, DeviceInfo, TensorSpec
+from audit.rules.rates import product_of, rates_of
+from audit.schema import Arg, Case, Ceilings, DeviceInfo, TensorSpec
 
 Bound: TypeAlias = Literal["compute", "memory"]
 #: Floating-point operations, the tensors that must be read, and the sizes of what must be written in the dtype of the
 #: first of them. None where the arguments do not say.
 Work: TypeAlias = "tuple[float, list[TensorSpec], tuple[int, ...]] | None"
+
+
+#: A case that has its backward with it (attention, norms) does more: of arithmetic, five products beside attention's
+#: two; of bytes, operand and gradient are read and a gradient is written, beside one read and one write.
+_WITH_BACKWARD = (3.5, 2.5)
 
 
 @dataclass(frozen=True)
@@ -30,22 +34,25 @@ class Floor:
     bound: Bound
 
 
-def floor_of(case: Case, device: DeviceInfo) -> Floor | None:
-    """None where the op, its arguments or the device's peaks are not known."""
-    gpu = _product(device)
+def floor_of(case: Case, device: DeviceInfo, ceilings: Ceilings | None = None) -> Floor | None:
+    """None where the op, its arguments or the device's rates are not known."""
+    gpu = product_of(device)
     try:
         work = _work(case)
     except OverflowError:  # a stranger's sizes
         return None
-    if gpu is None or gpu.bandwidth_gbs is None or work is None:
+    if work is None:
         return None
     flops, read, written = work
-    scale = _share_of_product(gpu, device)
-    n_bytes = sum(_distinct_bytes(spec) for spec in read) + prod(written) * item_bytes(read[0].dtype)
-    beyond_cache = max(0.0, n_bytes - (gpu.cache_mib or 0.0) * (1 << 20))
-    memory_us = beyond_cache / (gpu.bandwidth_gbs * 1e3 * scale)
-    peak = _peak_tflops(gpu, read[-1].dtype)
-    compute_us = flops / (peak * 1e6 * scale) if peak else 0.0
+    more_flops, more_bytes = _WITH_BACKWARD if case.grads is not None else (1.0, 1.0)
+    bandwidth_gbs, tflops = rates_of(device, ceilings, read[-1].dtype)
+    if not bandwidth_gbs:
+        return None
+    n_bytes = more_bytes * (sum(_distinct_bytes(spec) for spec in read) + prod(written) * item_bytes(read[0].dtype))
+    cache_mib = gpu.cache_mib if gpu is not None else None
+    beyond_cache = max(0.0, n_bytes - (cache_mib or 0.0) * (1 << 20))
+    memory_us = beyond_cache / (bandwidth_gbs * 1e3)
+    compute_us = more_flops * flops / (tflops * 1e6) if tflops else 0.0
     floor = max(memory_us, compute_us)
     return Floor(floor, "compute" if compute_us >= memory_us else "memory") if floor > 0 else None
 
@@ -55,37 +62,6 @@ def _work(case: Case) -> Work:
     if base in _COUNTED:
         return _COUNTED[base](case.args)
     return _elementwise(case.args, _READ[base]) if base in _READ else None
-
-
-def _product(device: DeviceInfo) -> Gpu | None:
-    gpu = gpu_named(device.name)
-    if gpu is not None:
-        return gpu
-    units, memory = device.properties.get("compute_units", ""), device.properties.get("total_memory_bytes", "")
-    if not (units.isdecimal() and memory.isdecimal()):
-        return None
-    return gpu_alike("AMD" if device.backend == "hip" else "NVIDIA", int(units), int(memory))
-
-
-def _share_of_product(gpu: Gpu, device: DeviceInfo) -> float:
-    """A partition of a GPU has that share of its rates."""
-    units = device.properties.get("compute_units", "")
-    if not units.isdecimal() or not gpu.compute_units or int(units) == 0:
-        return 1.0
-    return min(1.0, int(units) / gpu.compute_units)
-
-
-def _peak_tflops(gpu: Gpu, dtype: str) -> float | None:
-    """For fp32 the rate of TF32 where the GPU has it, which a program may allow."""
-    if dtype == "float32":
-        return max(filter(None, (gpu.fp32_tflops, gpu.tf32_tflops)), default=None)
-    rates = {
-        "float64": gpu.fp64_tflops,
-        "float16": gpu.fp16_tflops,
-        "bfloat16": gpu.bf16_tflops,
-        "int8": gpu.int8_tflops,
-    }
-    return gpu.fp8_tflops if dtype.startswith("float8") else rates.get(dtype)
 
 
 def _distinct_bytes(spec: TensorSpec) -> int:

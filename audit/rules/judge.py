@@ -52,7 +52,7 @@ def _verdict(case: Case, run: Run, thresholds: Thresholds) -> Verdict:
     kernel = heaviest_kernel(measurement) if measurement is not None else None
     device_time = measurement.device_time if measurement is not None else None
     reference_time = measurement.reference_time if measurement is not None else None
-    floor = floor_of(case, run.header.device) if device_time is not None and _is_gpu(run) else None
+    floor = floor_of(case, run.header.device, run.header.ceilings) if device_time is not None and _is_gpu(run) else None
     return Verdict(
         key=case.key,
         op=case.op,

@@ -110,3 +110,12 @@ def test_peak_memory_counts_from_the_case_on(device: GpuDevice) -> None:
     assert before is not None
     assert after is not None
     assert after - before >= 32 << 20
+
+
+def test_the_ceilings_are_those_of_a_gpu(device: GpuDevice) -> None:
+    ceilings = device.ceilings()
+    assert 20 < ceilings.copy_gbs.median < 20_000
+    assert ceilings.gemm_tflops["float16"].median > ceilings.gemm_tflops["float32"].median > 0
+    assert 0 < ceilings.launch_us.median < 1000
+    assert ceilings.copy_gbs.iqr < ceilings.copy_gbs.median / 4
+    assert torch.cuda.memory_allocated(device.torch_device) < 2 << 30  # what they took is free again

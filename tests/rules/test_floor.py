@@ -8,7 +8,8 @@ import pytest
 
 from audit.codec import contiguous_strides
 from audit.rules.floor import Floor, floor_of
-from audit.schema import Arg, Case, DeviceInfo, TensorSpec
+from audit.rules.rates import ceiling_rows
+from audit.schema import Arg, Case, Ceilings, DeviceInfo, Rate, TensorSpec
 
 MI300X = DeviceInfo("hip", "AMD Instinct MI300X VF", "gfx942", {"compute_units": "304"})
 
@@ -91,3 +92,57 @@ def test_peaks_are_those_of_the_device(device: dict[str, Any], us: float | None)
         "mm.default", bf16(8192, 8192), bf16(8192, 8192), device=DeviceInfo(**{"backend": "hip", "arch": "", **device})
     )
     assert (None if found is None else round(found.us, 1)) == us
+
+
+# --- as measured -------------------------------------------------------------------------------------------------
+
+MEASURED = Ceilings(
+    Rate(4000.0, 20.0, 30), {"bfloat16": Rate(654.0, 9.0, 20), "tf32": Rate(300.0, 2.0, 9)}, Rate(6.0, 0.5, 100)
+)
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "expected"),
+    [
+        ("mm.default", (bf16(8192, 8192), bf16(8192, 8192)), (1681.2, "compute")),
+        ("relu.default", (bf16(1 << 29),), (469.8, "memory")),
+        ("mm.default", (bf16(8192, 8192, dtype="float32"), bf16(8192, 8192, dtype="float32")), (3665.0, "compute")),
+        # not measured: by the datasheet
+        ("mm.default", (bf16(8192, 8192, dtype="float16"), bf16(8192, 8192, dtype="float16")), (841.0, "compute")),
+    ],
+)
+def test_measured_rates_come_before_the_datasheet(op: str, args: tuple[Arg, ...], expected: tuple[float, str]) -> None:
+    assert rounded(floor_of(Case("k", f"aten::{op}", args), MI300X, MEASURED)) == expected
+
+
+def test_an_unknown_product_has_floors_where_it_was_measured() -> None:
+    case = Case("k", "aten::mm.default", (bf16(8192, 8192), bf16(8192, 8192)))
+    unknown = DeviceInfo("hip", "another GPU", "gfx1999")
+    assert rounded(floor_of(case, unknown, MEASURED)) == (1681.2, "compute")
+    assert floor_of(case, unknown) is None
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_rate_that_no_device_has_is_passed_over(rate: float) -> None:
+    odd = Ceilings(Rate(rate, 0.0, 1), {"bfloat16": Rate(rate, 0.0, 1)}, Rate(rate, 0.0, 1))
+    case = Case("k", "aten::mm.default", (bf16(8192, 8192), bf16(8192, 8192)))
+    assert rounded(floor_of(case, MI300X, odd)) == (841.0, "compute")
+
+
+def test_ceilings_stand_beside_the_datasheet() -> None:
+    rows = [(row.name, row.measured.median, row.unit, row.datasheet) for row in ceiling_rows(MI300X, MEASURED)]
+    assert rows == [
+        ("copy within memory", 4000.0, "GB/s", 5300.0),
+        ("matrix product, bfloat16", 654.0, "TFLOPS", 1307.4),
+        ("matrix product, tf32", 300.0, "TFLOPS", 653.7),
+        ("launch of an op", 6.0, "µs", None),
+    ]
+    assert ceiling_rows(MI300X, None) == []
+
+
+def test_a_case_with_its_backward_has_the_floor_of_both() -> None:
+    query = bf16(8, 16, 4096, 128)
+    attention = Case("k", "aten::scaled_dot_product_attention.default", (*[query] * 3, None, 0.0, True), grads=(query,))
+    assert rounded(floor_of(attention, MI300X)) == (1471.7, "compute")  # 3.5 x 420.5
+    activation = Case("k", "aten::layer_norm.default", (bf16(1 << 29),), grads=(bf16(1 << 29),))
+    assert rounded(floor_of(activation, MI300X)) == (962.3, "memory")  # 5 GiB, less the cache

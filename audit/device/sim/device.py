@@ -99,6 +99,9 @@ class SimDevice:
     def peak_bytes(self) -> int | None:
         return None
 
+    def ceilings(self) -> None:
+        return None
+
 
 def summed_kernels(kernels: Iterable[Kernel]) -> tuple[Kernel, ...]:
     """One entry per name, in order of first appearance."""

@@ -1,0 +1,90 @@
+"""What a device can do in a second: as the run measured it there, else by the datasheet of the product.
+
+Datasheet peaks (knowledge/gpus.csv) are scaled where the device shows fewer compute units, as a partition does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+
+from audit.knowledge.gpus import Gpu, gpu_alike, gpu_named
+from audit.schema import Ceilings, DeviceInfo, Rate
+
+
+@dataclass(frozen=True)
+class CeilingRow:
+    """One ceiling as measured, and the datasheet's peak beside it, both in ``unit``."""
+
+    name: str
+    unit: str
+    measured: Rate
+    datasheet: float | None
+
+
+def ceiling_rows(device: DeviceInfo, ceilings: Ceilings | None) -> list[CeilingRow]:
+    """Copy, products by dtype, launch; empty where nothing was measured."""
+    if ceilings is None:
+        return []
+    bandwidth, _ = _peaks(device, "")
+    rows = [CeilingRow("copy within memory", "GB/s", ceilings.copy_gbs, bandwidth)]
+    for name, rate in ceilings.gemm_tflops.items():
+        rows.append(CeilingRow(f"matrix product, {name}", "TFLOPS", rate, _peaks(device, name)[1]))
+    return [*rows, CeilingRow("launch of an op", "µs", ceilings.launch_us, None)]
+
+
+def rates_of(device: DeviceInfo, ceilings: Ceilings | None, dtype: str) -> tuple[float | None, float | None]:
+    """(10^9 bytes, 10^12 operations) a second; each as measured where it was, else by the product's datasheet."""
+    bandwidth, tflops = _peaks(device, dtype)
+    if ceilings is None:
+        return bandwidth, tflops
+    measured = [_usable(ceilings.gemm_tflops.get(name)) for name in (dtype, *(("tf32",) if dtype == "float32" else ()))]
+    return _usable(ceilings.copy_gbs) or bandwidth, max(filter(None, measured), default=tflops)
+
+
+def _usable(rate: Rate | None) -> float | None:
+    """None for what no device does: a stranger's run file may say anything."""
+    return rate.median if rate is not None and isfinite(rate.median) and rate.median > 0 else None
+
+
+def _peaks(device: DeviceInfo, dtype: str) -> tuple[float | None, float | None]:
+    """The same by the datasheet."""
+    gpu = product_of(device)
+    if gpu is None:
+        return None, None
+    scale = _share_of_product(gpu, device)
+    peak = _peak_tflops(gpu, dtype)
+    return (gpu.bandwidth_gbs * scale if gpu.bandwidth_gbs else None), (peak * scale if peak else None)
+
+
+def product_of(device: DeviceInfo) -> Gpu | None:
+    """The GPU of the knowledge base that this is, by its name or by its size."""
+    gpu = gpu_named(device.name)
+    if gpu is not None:
+        return gpu
+    units, memory = device.properties.get("compute_units", ""), device.properties.get("total_memory_bytes", "")
+    if not (units.isdecimal() and memory.isdecimal()):
+        return None
+    return gpu_alike("AMD" if device.backend == "hip" else "NVIDIA", int(units), int(memory))
+
+
+def _share_of_product(gpu: Gpu, device: DeviceInfo) -> float:
+    """A partition of a GPU has that share of its rates."""
+    units = device.properties.get("compute_units", "")
+    if not units.isdecimal() or not gpu.compute_units or int(units) == 0:
+        return 1.0
+    return min(1.0, int(units) / gpu.compute_units)
+
+
+def _peak_tflops(gpu: Gpu, dtype: str) -> float | None:
+    """For fp32 the rate of TF32 where the GPU has it, which a program may allow."""
+    if dtype == "float32":
+        return max(filter(None, (gpu.fp32_tflops, gpu.tf32_tflops)), default=None)
+    rates = {
+        "tf32": gpu.tf32_tflops,
+        "float64": gpu.fp64_tflops,
+        "float16": gpu.fp16_tflops,
+        "bfloat16": gpu.bf16_tflops,
+        "int8": gpu.int8_tflops,
+    }
+    return gpu.fp8_tflops if dtype.startswith("float8") else rates.get(dtype)
