@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from audit.importers.collectives import Message
 from audit.importers.owners import NONE, Nesting, Orphaned, Owner, Owners, level_of, nest
 from audit.importers.recording import Recording
 from audit.schema import Kernel, Phase
@@ -38,7 +39,8 @@ class Work:
 class AlikeCalls:
     """Calls that are one case: how many there are, and the time of each that has a record.
 
-    ``copies`` have the bytes and the number by direction; ``inside`` the numbers of ops' names below the case.
+    ``copies`` have the bytes and the number by direction; ``inside`` the numbers of ops' names below the case;
+    ``messages`` what collectives moved, each with its nanoseconds.
     """
 
     n_calls: int = 0
@@ -46,6 +48,7 @@ class AlikeCalls:
     work: Work = field(default_factory=Work)
     copies: dict[str, tuple[int, int]] = field(default_factory=dict)
     inside: dict[int, None] = field(default_factory=dict)
+    messages: list[tuple[Message, int]] = field(default_factory=list)
     n_inferred: int = 0
 
 
@@ -108,6 +111,8 @@ def _put_down(times: DeviceTime, recording: Recording, nesting: Nesting, record:
     group.work.add(records.name[record], records.ns[record])
     group.n_inferred += owner.inferred
     times.n_inferred += owner.inferred
+    if record in recording.messages:
+        group.messages.append((recording.messages[record], records.ns[record]))
     direction = copy_direction(recording.names.texts[records.name[record]])
     if direction:
         nbytes, count = group.copies.get(direction, (0, 0))

@@ -78,8 +78,22 @@ def _case(recording: Recording, key: Alike, group: AlikeCalls) -> Case:
 
 
 def _no_case(recording: Recording, name: str, group: AlikeCalls, why: str) -> NotAudited:
-    reason = why if why in (_COLLECTIVE, _FRAME) else f"arguments that cannot be read: {why}"
+    if why == _COLLECTIVE:
+        reason = f"{why}{_moved(group)}"
+    else:
+        reason = why if why == _FRAME else f"arguments that cannot be read: {why}"
     return NotAudited(name, reason, group.n_calls, kernels=group.work.kernels(recording.names.texts))
+
+
+def _moved(group: AlikeCalls) -> str:
+    """How much, and how fast, waiting for the other ranks included."""
+    nbytes = sum(message.nbytes for message, _ in group.messages)
+    bus_bytes, ns = sum(message.bus_bytes for message, _ in group.messages), sum(ns for _, ns in group.messages)
+    if not nbytes or not ns:
+        return ""
+    size = nbytes / len(group.messages)
+    shown = f"{size / 1e6:.3g} MB" if size >= 1e5 else f"{size:.0f} bytes"
+    return f"; {shown} a call at {bus_bytes / ns:.3g} GB/s of bus bandwidth, waiting included"
 
 
 def _orphans(recording: Recording, reason: Orphaned, work: Work) -> NotAudited:

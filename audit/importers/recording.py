@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from audit.errors import UsageError
+from audit.importers.collectives import Message, message_of
 from audit.importers.event_stream import EventStream
 
 #: Rows that are kept, each of some 60 bytes; what only describes the host (Python frames, flows) is not.
@@ -93,7 +94,8 @@ class Recording:
     """The trace, without the events that say nothing of the device.
 
     ``arguments`` are those of calls, each once, in the order that ``Calls.arguments`` numbers them. ``places`` are
-    devices and streams. ``n_damaged`` counts events without a name or a time, which are left out.
+    devices and streams, ``messages`` what collectives moved, by the row of their record. ``n_damaged`` counts events
+    without a name or a time, which are left out.
     """
 
     names: Names = field(default_factory=Names)
@@ -103,6 +105,7 @@ class Recording:
     arguments: list[Mapping[str, Any]] = field(default_factory=list)
     triton: set[int] = field(default_factory=set)
     places: list[tuple[int, int]] = field(default_factory=list)
+    messages: dict[int, Message] = field(default_factory=dict)
     properties: Mapping[str, Any] = field(default_factory=dict)
     cut_off: str = ""
     n_events: int = 0
@@ -191,6 +194,8 @@ class _Sorter:
         records.external.append(_id(details, "External id", "external id"))
         records.correlation.append(_id(details, "correlation"))
         records.nbytes.append(_id(details, "bytes"))
+        if "Collective name" in details and (message := message_of(details)) is not None:
+            self.recording.messages[len(records.name) - 1] = message
         return True
 
     def _numbered_arguments(self, details: Mapping[str, Any]) -> int:

@@ -142,6 +142,14 @@ def test_layout_changes_and_casts_around_convolutions_have_their_share_of_the_st
     assert round(sum(row.us for row in rows.values() if row.name != "RCCL/NCCL")) == 28714
 
 
+def test_collectives_say_what_they_moved_and_how_fast(traces: Path) -> None:
+    items = [item for item in imported(traces, RESNET).header.not_audited if item.what == "c10d::allreduce_"]
+    assert [item.reason.partition("; ")[2] for item in items] == [
+        "17.6 MB a call at 3.45 GB/s of bus bandwidth, waiting included",
+        "5.75 MB a call at 1.48 GB/s of bus bandwidth, waiting included",
+    ]
+
+
 def test_a_convolution_says_what_was_done_around_it(traces: Path) -> None:
     judgement = judge(imported(traces, RESNET))
     dearest = next(verdict for verdict in judgement.verdicts if verdict.op == "aten::convolution_backward.default")
