@@ -132,6 +132,11 @@ def _print_beside(console: Console, judgement: Judgement) -> None:
         )
     )
     dearer, cheaper = device_time.sides(beside)
+    if not dearer and not cheaper:
+        console.print(
+            Text("  no call that both have takes another time" if beside.rows else "  they have no call in common")
+        )
+        return
     grid = Table.grid(padding=(0, 1), expand=True)
     for _ in range(4):
         grid.add_column(no_wrap=True, justify="right")

@@ -68,6 +68,13 @@ def test_a_run_is_replaced_only_when_asked_and_the_other_device_goes_with_it(
 
 
 @pytest.mark.usefixtures("here")
+def test_two_devices_without_a_common_call_say_so(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace(here / "relu.json", op("aten::relu", 10, 8, 7, **MM), kernel("a", 20, 2, 0, 7))
+    assert main(["run", "t.json", "--compare", "relu.json", "-o", "out", "-q"]) == 0
+    assert "  they have no call in common" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("here")
 def test_a_run_folder_is_another_device_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "other.json.gz", "-o", "h100", "-q"]) == 0
     assert "Not measured on AMD" in Path("h100/report.html").read_text()
