@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from time import monotonic
+
+#: ``timeout`` signals its child and then the group that the child is in: the second time it is the same signal.
+_SAME_SIGNAL_S = 1.0
 
 
 @contextmanager
@@ -13,8 +17,13 @@ def termination_as_interrupt() -> Iterator[None]:
     """SIGTERM (a scheduler, ``timeout``, a cancelled job) and SIGHUP end an audit as Ctrl-C does: children and scratch
     files go, and what was measured is reported."""
 
-    def interrupt(number: int, frame: object) -> NoReturn:
-        raise KeyboardInterrupt
+    last = -math.inf
+
+    def interrupt(number: int, frame: object) -> None:
+        nonlocal last
+        before, last = last, monotonic()
+        if last - before > _SAME_SIGNAL_S:
+            raise KeyboardInterrupt
 
     try:
         old = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}

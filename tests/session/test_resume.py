@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from audit.schema import RunEnd
 from audit.store import read_run
 from tests.session.conftest import ENVIRONMENT, Cli
 
@@ -21,8 +22,8 @@ def verdicts(folder: Path) -> dict[str, tuple[str, list[str]]]:
     return {v["key"]: (v["status"], sorted(f["code"] for f in v["findings"])) for v in summary["verdicts"]}
 
 
-def kill_after(opset: Path, device: str, folder: Path, n_bytes: int) -> None:
-    """Starts a run and SIGKILLs it as soon as its run file has grown by ``n_bytes`` beyond the cases."""
+def start_and_wait(opset: Path, device: str, folder: Path, n_bytes: int) -> subprocess.Popen[bytes]:
+    """Starts a run; returns as soon as its run file has grown by ``n_bytes`` beyond the cases."""
     process = subprocess.Popen(
         [sys.executable, "-m", "audit", "run", str(opset), "--device", device, "-o", str(folder), "-q"],
         env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -35,6 +36,12 @@ def kill_after(opset: Path, device: str, folder: Path, n_bytes: int) -> None:
         if base is not None and size - base >= n_bytes:
             break
         time.sleep(0.0005)
+    return process
+
+
+def kill_after(opset: Path, device: str, folder: Path, n_bytes: int) -> None:
+    """Starts a run and SIGKILLs it as soon as its run file has grown by ``n_bytes`` beyond the cases."""
+    process = start_and_wait(opset, device, folder, n_bytes)
     process.send_signal(signal.SIGKILL)
     process.wait()
 
@@ -156,6 +163,16 @@ def test_a_run_is_not_resumed_with_another_program_or_trace(cli: Cli, opset: Pat
     (tmp_path / "x.audit").replace(tmp_path / "out" / "cases.audit")
     done = cli("run", opset, "--device", device, "-o", "out", "--resume", cwd=tmp_path)
     assert done.stderr.strip().endswith("[other-program]")
+
+
+def test_a_terminated_audit_reports_what_it_measured(opset: Path, device: str, tmp_path: Path) -> None:
+    process = start_and_wait(opset, device, tmp_path / "out", 100)
+    for _ in range(2):  # as `timeout` does: the process, then the group that it is in
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.05)
+    assert process.wait(60) == 3
+    assert (tmp_path / "out" / "report.html").exists()
+    assert read_run(tmp_path / "out").end == RunEnd(False, "interrupted")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
