@@ -23,8 +23,8 @@ T = TypeVar("T")
 #: Twice the largest last-level cache that we know of: the 256 MiB Infinity Cache of an MI300X, which the properties
 #: do not count as L2 (gpus.csv). An H200 has 50 MiB.
 _FLUSH_BYTES = 512 << 20
-#: For each of the six ceilings; a hundred runs of the largest product take less on a fast card.
-_CEILING_BUDGET_S = 0.3
+#: For each copy, product and launch whose rate is measured.
+_CEILING_BUDGET_S = 0.15
 
 
 def flavour() -> Literal["hip", "cuda"] | None:
@@ -131,7 +131,7 @@ class GpuDevice:
         return timing.repeat(measure_us, budget_s)
 
     def ceilings(self) -> Ceilings:
-        """Takes a second or two, and leaves the allocator's blocks free."""
+        """Takes two or three seconds, and leaves the allocator's blocks free."""
         try:
             return measure_ceilings(self._device, lambda call: self.time(call, _CEILING_BUDGET_S))
         finally:

@@ -19,7 +19,7 @@ def stopwatch(call: Callable[[], object]) -> Timing:
 
 
 def test_every_rate_is_measured_more_than_once() -> None:
-    ceilings = measure_ceilings(CPU, stopwatch, copy_bytes=1 << 20, gemm_size=128)
+    ceilings = measure_ceilings(CPU, stopwatch, copy_bytes=1 << 20, gemm_sizes=(64, 128))
     assert set(ceilings.gemm_tflops) == {"float64", "float32", "float16", "bfloat16"}
     for rate in (ceilings.copy_gbs, ceilings.launch_us, *ceilings.gemm_tflops.values()):
         assert rate.median > 0
@@ -28,11 +28,24 @@ def test_every_rate_is_measured_more_than_once() -> None:
 
 
 def test_rates_are_amounts_over_time() -> None:
-    ceilings = measure_ceilings(CPU, lambda call: Timing(1000.0, 200.0, 7, None), copy_bytes=1 << 30, gemm_size=1000)
+    ceilings = measure_ceilings(
+        CPU, lambda call: Timing(1000.0, 200.0, 7, None), copy_bytes=1 << 30, gemm_sizes=(500, 1000)
+    )
     assert ceilings.copy_gbs.median == pytest.approx(2147.48, rel=1e-4)  # 2 GiB, read and written, in a millisecond
     assert ceilings.gemm_tflops["float32"].median == pytest.approx(2.0)  # 2e9 operations in a millisecond
     assert ceilings.gemm_tflops["float32"].iqr == pytest.approx(2.0 / 0.9 - 2.0 / 1.1)
     assert (ceilings.launch_us.median, ceilings.launch_us.n) == (1000.0, 7)
+
+
+def test_the_fastest_product_counts() -> None:
+    def throttled(call: Callable[[], object]) -> Timing:
+        result = call()
+        n = result.shape[0] if isinstance(result, torch.Tensor) and result.dim() == 2 else 1
+        return Timing({32: 1.0, 64: 4.0, 128: 64.0}.get(n, 1.0), 0.0, 5, None)
+
+    ceilings = measure_ceilings(CPU, throttled, copy_bytes=1 << 10, gemm_sizes=(32, 64, 128))
+    assert ceilings.gemm_tflops["float32"].median == pytest.approx(2 * 64**3 / 4.0 / 1e6)
+    assert ceilings.gemm_tflops["float64"].median == pytest.approx(2 * 32**3 / 1.0 / 1e6)  # the smallest alone
 
 
 def test_a_dtype_that_the_device_refuses_is_left_out() -> None:
@@ -42,11 +55,11 @@ def test_a_dtype_that_the_device_refuses_is_left_out() -> None:
             raise RuntimeError("no fp64 here")
         return Timing(1.0, 0.0, 5, None)
 
-    ceilings = measure_ceilings(CPU, refusing, copy_bytes=1 << 20, gemm_size=16)
+    ceilings = measure_ceilings(CPU, refusing, copy_bytes=1 << 20, gemm_sizes=(16,))
     assert set(ceilings.gemm_tflops) == {"float32", "float16", "bfloat16"}
 
 
 def test_the_switch_for_tf32_is_as_before() -> None:
     before = torch.backends.cuda.matmul.allow_tf32
-    measure_ceilings(CPU, stopwatch, copy_bytes=1 << 10, gemm_size=16)
+    measure_ceilings(CPU, stopwatch, copy_bytes=1 << 10, gemm_sizes=(16,))
     assert torch.backends.cuda.matmul.allow_tf32 == before
