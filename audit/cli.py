@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NoReturn
 import audit
 from audit.errors import AuditError, UnfinishedError, UsageError
 from audit.option_values import FORMATS, duration, formats, positive, size, statuses
-from audit.schema import Judgement, NotAudited, Source
+from audit.schema import NotAudited, Source
 from audit.trace_verbs import VERBS, add_verbs, joined
+from audit.verdicts import Judgement
 
 if TYPE_CHECKING:
     from audit.session import RunOptions

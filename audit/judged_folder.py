@@ -13,8 +13,9 @@ from audit.privacy.name_map import read_map, with_names
 from audit.rules.judge import judge
 from audit.rules.side_by_side import side_by_side
 from audit.run_folder import CASES_FILE, OTHER_FILE
-from audit.schema import Judgement, Run
+from audit.schema import Run
 from audit.store import read_run
+from audit.verdicts import Judgement
 
 
 def judge_folder(folder: Path, formats: Sequence[str], other: Run | None = None) -> Judgement:

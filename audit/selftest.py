@@ -25,8 +25,8 @@ from audit.schema import (
     Status,
     TensorSpec,
     Values,
-    Verdict,
 )
+from audit.verdicts import Verdict
 
 FAULT_FILE = Path(__file__).with_name("planted_faults.py")
 

@@ -35,7 +35,6 @@ from audit.schema import (
     Case,
     Ceilings,
     DeviceInfo,
-    Judgement,
     Measurement,
     PreflightCheck,
     Run,
@@ -48,6 +47,7 @@ from audit.schema import (
 from audit.store import RunWriter, read_run
 from audit.targets import InputShape, Target
 from audit.termination import termination_as_interrupt
+from audit.verdicts import Judgement
 
 if TYPE_CHECKING:
     from audit.progress import Progress

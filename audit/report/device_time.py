@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from audit.report import text
 from audit.report.rows import CaseRow, case_rows
 from audit.rules.device_time import device_time_by_library
-from audit.schema import Judgement, Kernel, SideBySide, SideRow
+from audit.schema import Kernel
+from audit.verdicts import Judgement, SideBySide, SideRow
 
 #: Rows shown of each list of a comparison, and kernels of what has no case; the files hold all.
 MAX_SIDE_ROWS = 40

@@ -9,7 +9,7 @@ from audit.report import device_time, text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
 from audit.report.page import amount_text
 from audit.report.rows import CaseRow, case_rows, coverage_of
-from audit.schema import Coverage, Judgement
+from audit.verdicts import Coverage, Judgement
 
 #: Findings listed; the rest is counted. 100 rows of at most 400 characters stay below the 65,536 of a GitHub comment.
 MAX_FINDINGS = 100

@@ -19,7 +19,8 @@ from audit.report import device_time, text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
 from audit.report.rows import CaseRow, OpRow, case_rows, coverage_of, op_rows, safe_name, status_counts
 from audit.rules.rates import ceiling_rows
-from audit.schema import Comparison, Coverage, Finding, Judgement, Status
+from audit.schema import Comparison, Status
+from audit.verdicts import Coverage, Finding, Judgement
 
 #: Ops in the chart; the rest is summed up in one line below it.
 CHART_OPS = 15

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from audit.errors import UnfinishedError, UsageError
-from audit.schema import Judgement
+from audit.verdicts import Judgement
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from audit.codec import tensors_of
 from audit.report.legend import READING_ORDER
 from audit.rules.coverage import worst
-from audit.schema import NOT_RECORDED, UNKNOWN_DTYPE, Case, Coverage, Finding, Judgement, Measurement, Status, Verdict
+from audit.schema import NOT_RECORDED, UNKNOWN_DTYPE, Case, Measurement, Status
+from audit.verdicts import Coverage, Finding, Judgement, Verdict
 
 _SAFE_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 

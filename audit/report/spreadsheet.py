@@ -8,7 +8,7 @@ import pandas
 
 from audit.report.device_time import side_rows_by_key
 from audit.report.rows import CaseRow, case_rows
-from audit.schema import Judgement, SideBySide, SideRow
+from audit.verdicts import Judgement, SideBySide, SideRow
 
 COLUMNS = (
     "key", "op", "status", "phase", "calls", "device_us", "reference_us", "total_device_us", "error_ratio", "library",

@@ -7,7 +7,8 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from audit.schema import STATUSES, Coverage, Finding, Judgement, NotAudited, SideBySide, SideRow, Verdict
+from audit.schema import STATUSES, NotAudited
+from audit.verdicts import Coverage, Finding, Judgement, SideBySide, SideRow, Verdict
 
 SUMMARY_FORMAT_VERSION = 1
 

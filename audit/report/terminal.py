@@ -13,7 +13,8 @@ from rich.text import Text
 from audit.report import device_time, text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
 from audit.report.rows import CaseRow, case_rows, status_counts
-from audit.schema import IMPORTED, Judgement, Status
+from audit.schema import IMPORTED, Status
+from audit.verdicts import Judgement
 
 #: Findings shown; with headline, counts and root causes this stays below 24 lines at 80 columns.
 MAX_FINDINGS = 6

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import element, number, place
-from audit.schema import Case, Comparison, Finding, Measurement, RunHeader, TensorFact
+from audit.schema import Case, Comparison, Measurement, RunHeader, TensorFact
+from audit.verdicts import Finding
 
 
 def _judged(measurement: Measurement) -> tuple[Comparison, ...]:

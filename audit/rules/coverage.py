@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from audit.schema import STATUSES, Coverage, Status, Verdict
+from audit.schema import STATUSES, Status
+from audit.verdicts import Coverage, Verdict
 
 #: For an op with several cases. ``inconclusive`` outranks ``supported`` alone: one case unknown, op not known to work.
 WORST_LAST: tuple[Status, ...] = ("supported", "inconclusive", "slow", "falling_back", "divergent", "unsupported")

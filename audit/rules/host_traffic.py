@@ -9,7 +9,8 @@ from audit.knowledge.tables import matches
 from audit.rules.arguments import n_calls_seen
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import size
-from audit.schema import Case, Copy, Finding, Measurement, RunHeader, TensorFact
+from audit.schema import Case, Copy, Measurement, RunHeader, TensorFact
+from audit.verdicts import Finding
 
 #: Ops whose work is to copy between host and device.
 COPIES = ("aten::_to_copy.*", "aten::copy_.*", "aten::_copy_from*", "aten::to.*", "aten::_pin_memory.*")

@@ -20,7 +20,8 @@ from audit.rules.speed import TIMED
 from audit.rules.support import started_only
 from audit.rules.thresholds import DEFAULT, Thresholds
 from audit.rules.wording import plural
-from audit.schema import DEVICE_STATUSES, Case, Finding, Judgement, Measurement, Run, Status, Timing, Verdict
+from audit.schema import DEVICE_STATUSES, Case, Measurement, Run, Status, Timing
+from audit.verdicts import Finding, Judgement, Verdict
 
 
 def judge(run: Run, *, thresholds: Thresholds = DEFAULT) -> Judgement:

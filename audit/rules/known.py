@@ -7,7 +7,8 @@ from dataclasses import replace
 from audit.knowledge.known_behaviours import Behaviour, load_behaviours
 from audit.knowledge.tables import matches
 from audit.rules.arguments import dtypes_of, ops_of
-from audit.schema import Case, Finding, Known, Measurement
+from audit.schema import Case, Measurement
+from audit.verdicts import Finding, Known
 
 
 def annotate(finding: Finding, case: Case, measurement: Measurement | None, arch: str) -> Finding:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from audit.knowledge.signals import Signal, match_signals
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import first_line
-from audit.schema import Case, Finding, Measurement, RunHeader
+from audit.schema import Case, Measurement, RunHeader
+from audit.verdicts import Finding
 
 #: Classes of the signals table that are told as notes: MIOpen's workspace warnings are at times cosmetic.
 _NOTES = ("slow", "unsupported", "env", "crash", "info", "nondeterministic")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from audit.rules.wording import plural
-from audit.schema import Finding, NotAudited
+from audit.schema import NotAudited
+from audit.verdicts import Finding
 
 #: So many kinds are named in a sentence; the report lists all.
 MAX_NAMED = 4

@@ -12,7 +12,8 @@ from audit.knowledge.paths import load_predictions
 from audit.knowledge.tables import matches
 from audit.rules.arguments import dtypes_of
 from audit.rules.known import as_known
-from audit.schema import Arg, Case, Finding, Known, Status, TensorSpec
+from audit.schema import Arg, Case, Status, TensorSpec
+from audit.verdicts import Finding, Known
 
 #: Composite ops that ROCm builds hand to a library when dtype and arch allow it; the op's own entry says "composite".
 LIBRARY_ROUTES = (

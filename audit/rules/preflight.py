@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from audit.knowledge.archs import has_capability, newest_release_with_archs, version_tuple
 from audit.knowledge.signals import load_variables
-from audit.schema import DeviceInfo, Finding, PreflightCheck
+from audit.schema import DeviceInfo, PreflightCheck
+from audit.verdicts import Finding
 
 ARCH, OVERRIDE, MIXED, VERSIONS, VARIABLES = "arch", "gfx override", "mixed gpus", "rocm version", "variables"
 #: A check of ``audit.device.machine``, which runs one kernel.

@@ -17,7 +17,8 @@ from audit.rules import (
     support,
 )
 from audit.rules.thresholds import Thresholds
-from audit.schema import Case, Finding, Measurement, RunHeader
+from audit.schema import Case, Measurement, RunHeader
+from audit.verdicts import Finding
 
 Rule: TypeAlias = Callable[[Case, Measurement, RunHeader, Thresholds], Iterator[Finding]]
 

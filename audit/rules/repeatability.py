@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from audit.knowledge.tables import matches
 from audit.rules.thresholds import Thresholds
-from audit.schema import Case, Comparison, Finding, Measurement, RunHeader
+from audit.schema import Case, Comparison, Measurement, RunHeader
+from audit.verdicts import Finding
 
 #: Where a program promises determinism: torch.use_deterministic_algorithms, as recorded with the trace or the run.
 PROMISE = "deterministic_algorithms"

@@ -9,7 +9,8 @@ from typing import TypeAlias
 from audit.codec import contiguous_strides, signature_text
 from audit.knowledge.kernels import classify_kernel
 from audit.rules.chosen_path import heaviest_kernel
-from audit.schema import Arg, Case, Phase, Run, SideBySide, SideRow, TensorSpec
+from audit.schema import Arg, Case, Phase, Run, TensorSpec
+from audit.verdicts import SideBySide, SideRow
 
 #: Op, phase and signature. Strides are left out: devices lay out what they compute as they like.
 _Kind: TypeAlias = tuple[str, Phase, str]

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from audit.codec import tensors_of
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import duration
-from audit.schema import Case, Finding, Measurement, Named, RunHeader
+from audit.schema import Case, Measurement, Named, RunHeader
+from audit.verdicts import Finding
 
 #: A copy between host and device is bound by the bus; the CPU's own copy in memory is no yardstick for it.
 _TRANSFERS = ("_to_copy", "copy_", "_pin_memory")

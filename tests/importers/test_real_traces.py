@@ -13,7 +13,8 @@ from audit.importers.kineto import read_recording
 from audit.report.device_time import library_rows, library_totals, unowned_rows
 from audit.rules.judge import judge
 from audit.rules.side_by_side import side_by_side
-from audit.schema import Run, SideBySide, TensorSpec
+from audit.schema import Run, TensorSpec
+from audit.verdicts import SideBySide
 from tests.importers.joined import Op, ns_by_op, total_ns
 
 BERT, QWEN, TIMESFORMER = "bert-small-bf16", "qwen1.5-0.5b-prefill-bf16", "timesformer-bf16"

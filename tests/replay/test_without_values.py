@@ -12,9 +12,10 @@ from audit.replay.engine import ReplaySettings
 from audit.replay.pool import Pool
 from audit.replay.reference import Reference
 from audit.rules.judge import judge
-from audit.schema import Case, Judgement, Measurement, Run, RunEnd, RunHeader, Source, Trace
+from audit.schema import Case, Measurement, Run, RunEnd, RunHeader, Source, Trace
 from audit.tracer.recorder import Recorder
 from audit.tracer.values import ValueRecorder
+from audit.verdicts import Judgement
 from tests import architectures
 from tests.architectures import ARCHITECTURES
 

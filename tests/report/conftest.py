@@ -20,10 +20,7 @@ from audit.schema import (
     Comparison,
     Copy,
     DeviceInfo,
-    Finding,
-    Judgement,
     Kernel,
-    Known,
     Measurement,
     NotAudited,
     Outcome,
@@ -37,9 +34,9 @@ from audit.schema import (
     TensorFact,
     TensorSpec,
     Timing,
-    Verdict,
 )
 from audit.store import read_run
+from audit.verdicts import Finding, Judgement, Known, Verdict
 
 OPS = (
     ("aten::addmm.default", 3, "bfloat16"),

@@ -15,7 +15,7 @@ import pytest
 
 from audit.report.page import render
 from audit.report.rows import case_rows, op_rows
-from audit.schema import Judgement
+from audit.verdicts import Judgement
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium drives the browser")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from audit.report import junit, markdown, spreadsheet
-from audit.schema import Judgement
+from audit.verdicts import Judgement
 
 junitparser = pytest.importorskip("junitparser", reason="the JUnit reporter writes through it")
 

@@ -11,7 +11,8 @@ import pytest
 
 from audit.report.page import render
 from audit.report.rows import case_rows, op_rows
-from audit.schema import Judgement, Measurement, Outcome, RunEnd
+from audit.schema import Measurement, Outcome, RunEnd
+from audit.verdicts import Judgement
 
 
 class Elements(HTMLParser):

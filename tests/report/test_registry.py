@@ -13,7 +13,7 @@ import pytest
 
 from audit.errors import UnfinishedError, UsageError
 from audit.report.registry import REPORTERS, write, write_text
-from audit.schema import Judgement
+from audit.verdicts import Judgement
 
 
 def test_each_format_writes_its_file_and_findings_their_scripts(

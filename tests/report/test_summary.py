@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from audit.report.summary import render, summary
-from audit.schema import STATUSES, Finding, Judgement, Known, Verdict
+from audit.schema import STATUSES
+from audit.verdicts import Finding, Judgement, Known, Verdict
 
 
 def test_the_summary_has_the_fields_of_format_1(make_judgement: Callable[..., Judgement]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from audit.report.terminal import render_terminal
-from audit.schema import Judgement
+from audit.verdicts import Judgement
 
 
 def test_the_verdict_comes_first_then_the_evidence_then_the_counts(make_judgement: Callable[..., Judgement]) -> None:

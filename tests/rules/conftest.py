@@ -18,8 +18,6 @@ from audit.schema import (
     Case,
     Comparison,
     DeviceInfo,
-    Finding,
-    Judgement,
     Measurement,
     Outcome,
     Path,
@@ -31,6 +29,7 @@ from audit.schema import (
     TensorFact,
     TensorSpec,
 )
+from audit.verdicts import Finding, Judgement
 
 ARCHS: Mapping[Backend, str] = {"hip": "gfx942", "cuda": "sm_90", "sim": "sim", "cpu": "cpu", "none": "gfx942"}
 NAMES: Mapping[Backend, str] = {

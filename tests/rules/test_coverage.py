@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 
 from audit.rules.coverage import coverage, percentage, statuses_by_op, worst
-from audit.schema import STATUSES, Verdict
+from audit.schema import STATUSES
+from audit.verdicts import Verdict
 
 
 def _verdict(op, status, n_calls=1, device_us=None):

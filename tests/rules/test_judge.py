@@ -8,7 +8,8 @@ import pytest
 
 from audit.rules.judge import judge, status_of
 from audit.rules.thresholds import Thresholds
-from audit.schema import Finding, Kernel, Outcome, Path, RunEnd, Timing
+from audit.schema import Kernel, Outcome, Path, RunEnd, Timing
+from audit.verdicts import Finding
 
 
 def _finding(status):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from audit.rules.known import annotate
-from audit.schema import Finding
+from audit.verdicts import Finding
 
 BEYOND = Finding("NUM201", "divergent", "off")
 

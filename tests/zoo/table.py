@@ -21,8 +21,9 @@ from audit.opset.ranks import copy_or_merge
 from audit.rules.coverage import percentage
 from audit.rules.headline import WORDS
 from audit.rules.judge import judge
-from audit.schema import STATUSES, NotAudited, Trace, Verdict
+from audit.schema import STATUSES, NotAudited, Trace
 from audit.store import read_run
+from audit.verdicts import Verdict
 from tests.zoo import distributed
 from tests.zoo.registry import PROGRAMS
 

@@ -1,0 +1,115 @@
+"""What a run means: the findings of rules, verdicts, coverage, the judgement. Data only, made anew at each judging.
+
+``_us`` is in microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from audit.schema import Phase, Run, RunHeader, Status
+
+
+@dataclass(frozen=True)
+class Known:
+    """A documented hardware behaviour or public issue that explains a finding."""
+
+    title: str
+    link: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One rule's statement about one case. ``code`` is permanent: SUP1xx NUM2xx FBK3xx SPD4xx INC9xx.
+
+    A finding with status ``supported`` is a note: shown, and of no weight in the verdict.
+    """
+
+    code: str
+    status: Status
+    message: str
+    data: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
+    known: Known | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A case with its findings; ``status`` is the worst finding about the device, else inconclusive, else supported.
+
+    ``device_us`` is the median of a call, ``total_us`` the device time of all calls of the program. ``floor_us`` is the
+    least that a call can take at the device's datasheet peaks, ``bound`` what holds it there.
+    """
+
+    key: str
+    op: str
+    status: Status
+    n_calls: int
+    phase: Phase
+    modules: tuple[str, ...]
+    sources: tuple[str, ...]
+    signature: str
+    findings: tuple[Finding, ...]
+    device_us: float | None = None
+    reference_us: float | None = None
+    library: str | None = None
+    total_us: float | None = None
+    floor_us: float | None = None
+    bound: Literal["compute", "memory"] | None = None
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Totals by status for one denominator. ``unit``: cases, ops, calls, device_time (microseconds)."""
+
+    unit: str
+    total: float
+    by_status: Mapping[Status, float]
+
+
+@dataclass(frozen=True)
+class SideRow:
+    """One kind of call on this device and on another: the same op, phase, sizes, dtypes and numbers.
+
+    ``here_us`` and ``there_us`` are the mean device time of a call, in microseconds; ``cost_us`` is what the calls of
+    one step take longer here (less where negative). ``keys`` are this run's cases of the kind. None: not run there.
+    """
+
+    op: str
+    phase: Phase
+    signature: str
+    keys: tuple[str, ...]
+    n_here: int
+    n_there: int
+    here_us: float | None
+    there_us: float | None
+    cost_us: float
+    here_library: str | None = None
+    there_library: str | None = None
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """This run beside that of ``other``, dearest row first. Sums are of one step, in microseconds, over all cases."""
+
+    other: RunHeader
+    rows: tuple[SideRow, ...]
+    only_here: tuple[SideRow, ...]
+    only_there: tuple[SideRow, ...]
+    here_step_us: float
+    there_step_us: float
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A judged run: what every reporter, gate and dashboard reads. ``headline`` is the verdict in one sentence."""
+
+    run: Run
+    verdicts: tuple[Verdict, ...]
+    coverage: tuple[Coverage, ...]
+    headline: str
+    root_causes: tuple[Finding, ...] = ()
+    thresholds: tuple[tuple[str, str, str], ...] = ()
+    beside: SideBySide | None = None
