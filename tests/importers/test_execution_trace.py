@@ -89,7 +89,7 @@ def test_the_cases_are_those_of_the_tracer(recorded: Path):
     seen = calls_of(read_recording(recorded))
     wanted = calls_of(traced(program))
     # Below autograd a reshape is a view to the tracer; the limits of uniform_ have more than six decimals.
-    assert {op for op, *_ in wanted - seen} == {"aten::uniform_.default", "aten::view.default"}
+    assert {op for op, *_ in wanted - seen} <= {"aten::uniform_.default", "aten::view.default"}
     assert sum(wanted.values()) > 60
 
 
