@@ -19,6 +19,8 @@ from audit.tracer.patches import Patches
 #: Programs read these to tell ROCm from CUDA. PyTorch's wheels of 2.10 to 2.13 have been built with ROCm 7.0 to 7.2.
 HIP_VERSION = "7.1.25424"
 ROCM_VERSION = "7.1.0"
+#: ``torch.backends.cudnn.benchmark_limit`` as torch begins.
+_BENCHMARK_LIMIT = 10
 #: What ``torch.backends.cudnn.version()`` gives under ROCm: MIOpen 3.5.0.
 MIOPEN_VERSION = 3005000
 _MODULES = ("memory", "random", "tunable", "profiler", "nvtx", "nccl", "comm", "graphs")
@@ -215,6 +217,10 @@ def _answer_for_backends(patches: Patches) -> None:
     }
     for name, answer in answers.items():
         patches.set(cudnn, name, functools.partial(_answer, answer))
+    if not hasattr(torch._C, "_cuda_get_cudnn_benchmark_limit"):  # cudnn.flags asks for it where cuDNN is there
+        limit = [_BENCHMARK_LIMIT]
+        patches.set(torch._C, "_cuda_get_cudnn_benchmark_limit", lambda: limit[0])
+        patches.set(torch._C, "_cuda_set_cudnn_benchmark_limit", lambda value: limit.__setitem__(0, value))
 
 
 def _answer_for_accelerator(patches: Patches) -> None:
