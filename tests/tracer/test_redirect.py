@@ -97,9 +97,9 @@ def test_what_training_scripts_ask_of_torch_cuda_is_answered() -> None:
 def test_the_switches_of_cudnn_work_and_are_put_back() -> None:
     with torch.backends.cudnn.flags(enabled=False, benchmark=True, benchmark_limit=3):
         assert not torch.backends.cudnn.enabled
-        assert torch.backends.cudnn.benchmark_limit == 3
+        assert torch._C._cuda_get_cudnn_benchmark_limit() == 3
     assert torch.backends.cudnn.enabled
-    assert torch.backends.cudnn.benchmark_limit == 10
+    assert torch._C._cuda_get_cudnn_benchmark_limit() == 10
 
 
 def test_a_data_parallel_module_runs() -> None:
