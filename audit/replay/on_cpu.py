@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from audit.codec import tensors_of
-from audit.device.cpu_kernels import detour, through_fp32
+from audit.device.cpu_kernels import detour, through_wider, wider
 from audit.replay.overload import resolve
 from audit.schema import Arg, Case, Named, TensorSpec
 
@@ -17,9 +17,12 @@ _TO_HALF = frozenset(("aten::_softmax_backward_data.default", "aten::_log_softma
 
 
 def note_of(case: Case) -> str:
-    """That the reference of a case is computed in fp32 and rounded, and why; empty where it is not."""
+    """That the reference of a case is computed in a wider dtype and converted, and why; empty where it is not."""
     way = _detour(case)
-    return "" if way is None else f"the CPU computed it in fp32 and rounded to {str(way[0])[6:]}, {way[1]}"
+    if way is None:
+        return ""
+    dtype, reason = way
+    return f"the CPU computed it in {_short(wider(dtype))} and converted it to {_short(dtype)}, {reason}"
 
 
 def cpu_op(case: Case) -> Callable[..., Any]:
@@ -28,12 +31,16 @@ def cpu_op(case: Case) -> Callable[..., Any]:
     if case.op in _TO_HALF and Named("dtype", "float16") in case.args[3:] and _dtype_of(case.args[0]) == "float32":
         return lambda grad, output, dim, input_dtype: op(grad, output, dim, grad.dtype).to(input_dtype)
     way = _detour(case)
-    return op if way is None else through_fp32(op, way[0])
+    return op if way is None else through_wider(op, way[0])
 
 
 def _detour(case: Case) -> tuple[torch.dtype, str] | None:
     dtypes = (getattr(torch, spec.dtype, None) for spec in tensors_of(case.args, case.kwargs))
     return detour(case.op.partition(".")[0], (dtype for dtype in dtypes if isinstance(dtype, torch.dtype)))
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _dtype_of(arg: Arg) -> str:

@@ -1,10 +1,10 @@
-"""Where the CPU's own kernel is wrong or too slow, the reference and the simulated device go by fp32."""
+"""Where the CPU's own kernel is missing, wrong or too slow, reference and simulated device go by a wider dtype."""
 
 from __future__ import annotations
 
 import torch
 
-from audit.device.cpu_kernels import detour, through_fp32
+from audit.device.cpu_kernels import detour, through_wider
 from audit.device.sim.rounding import healthy
 
 
@@ -22,7 +22,7 @@ def test_operands_go_up_and_results_come_down() -> None:
         seen.extend((x.dtype, index.dtype))
         return x * factor, None
 
-    result, nothing = through_fp32(double, torch.float16)(torch.ones(2).half(), torch.zeros(1).long(), 2)
+    result, nothing = through_wider(double, torch.float16)(torch.ones(2).half(), torch.zeros(1).long(), 2)
     assert seen == [torch.float32, torch.int64]
     assert (result.dtype, nothing) == (torch.float16, None)
 
@@ -35,3 +35,9 @@ def test_the_simulated_device_samples_an_image_where_the_grid_points() -> None:
     expected = torch.nn.functional.grid_sample(image.double(), grid.double(), align_corners=False)
     assert actual.dtype == torch.bfloat16
     torch.testing.assert_close(actual.double(), expected, rtol=2**-8, atol=2**-8)
+
+
+def test_integers_are_counted_as_a_gpu_counts_them() -> None:
+    values = torch.tensor([0, 1, 1, 3, (1 << 31) - 1], dtype=torch.int32)
+    counted = healthy(torch.ops.aten.histc.default, (values, 4, 0, 3), {})
+    assert (counted.dtype, counted.tolist()) == (torch.int32, [1, 2, 0, 1])

@@ -74,7 +74,7 @@ def test_other_dtypes_run_as_they_are(dtype: str):
 
 def test_the_measurement_says_so(tmp_path: Path):
     side = Reference(None, tmp_path, seed=0, n_threads=1)
-    note = "the CPU computed it in fp32 and rounded to float16, whose own kernel is a hundred times slower"
+    note = "the CPU computed it in float32 and converted it to float16, whose own kernel is a hundred times slower"
     assert note in side.prepare(conv_backward("float16"))["notes"]
     assert side.prepare(conv_backward("bfloat16"))["notes"] == []
 

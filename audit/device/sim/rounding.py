@@ -15,7 +15,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from audit.device.cpu_kernels import detour, through_fp32
+from audit.device.cpu_kernels import detour, through_wider
 
 Values: TypeAlias = dict[str, Any]
 Rule: TypeAlias = Callable[[OpOverload, Values], Any]
@@ -49,7 +49,7 @@ def healthy(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> An
     """What a correct device returns for ``func`` on these CPU tensors."""
     way = detour(func._schema.name, (arg.dtype for arg in args if isinstance(arg, torch.Tensor)))
     if way is not None:
-        return through_fp32(lambda *args, **kwargs: healthy(func, args, kwargs), way[0])(*args, **kwargs)
+        return through_wider(lambda *args, **kwargs: healthy(func, args, kwargs), way[0])(*args, **kwargs)
     rule = RULES.get(base_name(func)) if func.namespace == "aten" else None
     if rule is None:
         return func(*args, **kwargs)
