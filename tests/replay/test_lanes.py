@@ -119,6 +119,7 @@ def test_a_closed_pool_does_not_wait_for_a_case_that_hangs(build, two_devices):
     assert time.monotonic() - begin < 300  # and not 900
 
 
+@pytest.mark.slow
 def test_a_lost_device_leaves_its_cases_to_the_other(build, two_devices, tmp_path):
     device = two_devices(f"""
         import os, pathlib

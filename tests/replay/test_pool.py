@@ -94,6 +94,7 @@ def test_a_reference_that_does_not_end_is_stopped(build, replay):
     assert run.started == [small.key]
 
 
+@pytest.mark.slow
 def test_the_reference_process_may_die_at_any_moment(build):
     cases = [build.case("aten::neg.default", build.tensor([n])) for n in range(2, 8)]
     measured = []
@@ -175,6 +176,7 @@ def test_a_crash_that_does_not_recur_alone_names_what_ran_before(build, replay, 
     )
 
 
+@pytest.mark.slow
 def test_a_hang_is_repeated_only_when_asked_for(build, replay, fault_file):
     device = fault_file("""
         import time
@@ -185,6 +187,7 @@ def test_a_hang_is_repeated_only_when_asked_for(build, replay, fault_file):
     assert (measured.device.kind, measured.device.confirmed) == ("hung", True)
 
 
+@pytest.mark.slow
 def test_a_hang_of_a_later_call_has_the_steady_limit(build, replay, fault_file):
     device = fault_file("""
         import time
@@ -297,6 +300,7 @@ def test_the_folder_of_a_living_audit_is_left_alone():
     assert not spool.path.exists()
 
 
+@pytest.mark.slow
 def test_a_flood_on_stderr_does_not_fill_the_disk(build, fault_file):
     """About 60 MB a second for six seconds: 360 MB if nobody looked."""
     device = fault_file("""

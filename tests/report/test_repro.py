@@ -163,7 +163,7 @@ def test_numbers_of_a_healthy_device_are_within_the_allowance(header: RunHeader,
         ("NUM209", {}, "torch.empty(0).set_(a.untyped_storage(), 4 * 300, (4096,)).fill_(7)"),
         ("SUP101", {}, "raise RuntimeError('HIP error: invalid device function')"),
         ("SUP102", {}, "os.kill(os.getpid(), signal.SIGSEGV)"),
-        ("SUP103", {}, "time.sleep(60)"),
+        pytest.param("SUP103", {}, "time.sleep(60)", marks=pytest.mark.slow),
     ],
 )
 def test_a_broken_kernel_gives_exit_code_1(

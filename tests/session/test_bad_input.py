@@ -133,6 +133,7 @@ def test_a_program_that_does_not_fit_in_memory_is_one_sentence(cli: Cli, device:
     assert "aten::exp.default" in (tmp_path / "run" / "summary.json").read_text()
 
 
+@pytest.mark.slow
 def test_two_audits_do_not_share_a_folder(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text("import torch\ntorch.ones(2).exp()\n")
     with alone_in(tmp_path):
@@ -143,6 +144,7 @@ def test_two_audits_do_not_share_a_folder(cli: Cli, tmp_path: Path) -> None:
     assert cli("run", "x.py", "--device", "none", "-o", ".", cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_program_of_which_nothing_can_be_replayed_is_no_success(cli: Cli, device: str, tmp_path: Path) -> None:
     (tmp_path / "prog.py").write_text("import torch\ntorch.empty(3, device='meta').sin()\n")
     done = cli("run", tmp_path / "prog.py", "--device", device, "-o", tmp_path / "run")

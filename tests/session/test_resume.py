@@ -97,6 +97,7 @@ def test_twenty_kills_at_random_moments_mid_line_too(
         kill_and_resume(cli, opset, device, tmp_path / str(number), dice.randrange(0, 6000), cut, uninterrupted)
 
 
+@pytest.mark.slow
 def test_the_case_under_way_is_run_again_only_when_asked(
     cli: Cli, opset: Path, device: str, tmp_path: Path, uninterrupted: dict
 ) -> None:  # type: ignore[type-arg]
@@ -140,6 +141,7 @@ def _parent(path: Path) -> int:
     return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:")), 0)
 
 
+@pytest.mark.slow
 def test_a_kill_while_the_cases_were_written_loses_none_of_them(
     cli: Cli, opset: Path, device: str, tmp_path: Path, uninterrupted: dict[str, tuple[str, list[str]]]
 ) -> None:
@@ -152,6 +154,7 @@ def test_a_kill_while_the_cases_were_written_loses_none_of_them(
     assert verdicts(tmp_path) == uninterrupted
 
 
+@pytest.mark.slow
 def test_a_run_is_not_resumed_with_another_program_or_trace(cli: Cli, opset: Path, device: str, tmp_path: Path) -> None:
     kill_after(opset, device, tmp_path / "out", 1)
     (tmp_path / "x.py").write_text("import torch\ntorch.ones(2).exp()\n")

@@ -338,7 +338,10 @@ def test_modules_beside_the_program_shadow_nothing_of_the_audit(tmp_path: Path) 
 @pytest.mark.parametrize(
     "left_behind",
     [
-        "import threading, time\nthreading.Thread(target=time.sleep, args=(10000,)).start()",
+        pytest.param(
+            "import threading, time\nthreading.Thread(target=time.sleep, args=(10000,)).start()",
+            marks=pytest.mark.slow,
+        ),
         "import atexit, os\natexit.register(lambda: os._exit(7))",
         "import os\nif os.fork() == 0:\n    torch.ones(2).cos()\n    raise SystemExit(0)\nos.wait()",
     ],
@@ -350,6 +353,7 @@ def test_what_a_program_leaves_behind_neither_holds_nor_spoils_the_trace(tmp_pat
     assert ops(trace) == {"aten::ones.default": 2, "aten::sin.default": 1, "aten::tan.default": 1}
 
 
+@pytest.mark.slow
 def test_an_exception_of_any_form_is_one_bounded_line(tmp_path: Path) -> None:
     ending = (
         "class Mute(Exception):\n    def __str__(self): raise RuntimeError\nraise Mute from ValueError('\\ud800')\n"
