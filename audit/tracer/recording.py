@@ -108,6 +108,7 @@ class Recording(TorchDispatchMode):
         self._graph_task = -1
         self._graph_task_depth = 0
         self._on_gpu_last = False
+        self._has_gpu = torch.cuda.is_available()  # without one, and without a virtual one, nothing is on a GPU
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -136,15 +137,15 @@ class Recording(TorchDispatchMode):
         handling = self._handling.get(func) or self._handle(func)
         if handling.run is not None:
             return handling.run(func, args, kwargs or {})
-        accelerator = uses_accelerator(args, kwargs)
         if virtual_gpu.is_active():
-            return self._run_beside_virtual_gpu(func, args, kwargs or {}, handling, accelerator)
-        self._record(func, args, kwargs, handling, accelerator)
+            return self._run_beside_virtual_gpu(func, args, kwargs or {}, handling)
+        self._record(func, args, kwargs, handling, self._has_gpu and uses_accelerator(args, kwargs))
         return func(*args, **(kwargs or {}))
 
     def _run_beside_virtual_gpu(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], handling: _Handling, accelerator: bool
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], handling: _Handling
     ) -> Any:
+        accelerator = uses_accelerator(args, kwargs)
         if accelerator:
             self._on_gpu_last = True
             self._record(func, args, kwargs, handling, accelerator)
