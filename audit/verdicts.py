@@ -40,7 +40,7 @@ class Verdict:
     """A case with its findings; ``status`` is the worst finding about the device, else inconclusive, else supported.
 
     ``device_us`` is the median of a call, ``total_us`` the device time of all calls of the program. ``floor_us`` is the
-    least that a call can take at the device's datasheet peaks, ``bound`` what holds it there.
+    least that a call can take at the rates measured there, else at datasheet peaks, ``bound`` what holds it there.
     """
 
     key: str
