@@ -18,6 +18,8 @@ Stopwatch: TypeAlias = Callable[[Callable[[], object]], Timing]
 
 #: Far beyond any cache (the largest is 256 MiB), and small beside any memory.
 COPY_BYTES = 1 << 30
+#: Below this a copy may never leave the cache.
+MIN_COPY_BYTES = 64 << 20
 #: Rows, columns and inner size of the products, of which the fastest counts: a card that draws all its power slows down
 #: in the largest (an H200 to 721 TFLOPS in bf16 at 8192, where other products ran at 820), and the smallest does not
 #: fill every card.
@@ -36,9 +38,15 @@ def measure_ceilings(
 
 
 def _copy(device: torch.device, stopwatch: Stopwatch, n_bytes: int) -> Rate:
-    source = torch.rand(n_bytes // 4, device=device)
-    target = torch.empty_like(source)
-    return _rate(stopwatch(lambda: target.copy_(source)), 2 * n_bytes / 1e3)
+    """Of half as much, and half again, where memory is short. Raises OutOfMemoryError below ``MIN_COPY_BYTES``."""
+    try:
+        source = torch.rand(n_bytes // 4, device=device)
+        target = torch.empty_like(source)
+        return _rate(stopwatch(lambda: target.copy_(source)), 2 * n_bytes / 1e3)
+    except torch.OutOfMemoryError:
+        if n_bytes // 2 < MIN_COPY_BYTES:
+            raise
+    return _copy(device, stopwatch, n_bytes // 2)
 
 
 def _products(device: torch.device, stopwatch: Stopwatch, sizes: Sequence[int]) -> dict[str, Rate]:

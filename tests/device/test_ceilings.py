@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from audit.device.ceilings import measure_ceilings
+from audit.device.ceilings import MIN_COPY_BYTES, measure_ceilings
 from audit.device.timing import repeat, wall_clock_us
 from audit.schema import Timing
 
@@ -35,6 +35,24 @@ def test_rates_are_amounts_over_time() -> None:
     assert ceilings.gemm_tflops["float32"].median == pytest.approx(2.0)  # 2e9 operations in a millisecond
     assert ceilings.gemm_tflops["float32"].iqr == pytest.approx(2.0 / 0.9 - 2.0 / 1.1)
     assert (ceilings.launch_us.median, ceilings.launch_us.n) == (1000.0, 7)
+
+
+def test_where_memory_is_short_a_smaller_copy_is_timed() -> None:
+    sizes: list[int] = []
+
+    def short_of_memory(call: Callable[[], object]) -> Timing:
+        result = call()
+        if isinstance(result, torch.Tensor) and result.nbytes >= MIN_COPY_BYTES:
+            sizes.append(result.nbytes)
+            if result.nbytes > MIN_COPY_BYTES:
+                raise torch.OutOfMemoryError("no more than that")
+        return Timing(1000.0, 0.0, 5, None)
+
+    ceilings = measure_ceilings(CPU, short_of_memory, copy_bytes=4 * MIN_COPY_BYTES, gemm_sizes=(16,))
+    assert [size // MIN_COPY_BYTES for size in sizes] == [4, 2, 1]
+    assert ceilings.copy_gbs.median == pytest.approx(2 * MIN_COPY_BYTES / 1e6)
+    with pytest.raises(torch.OutOfMemoryError):
+        measure_ceilings(CPU, short_of_memory, copy_bytes=3 * MIN_COPY_BYTES, gemm_sizes=(16,))
 
 
 def test_the_fastest_product_counts() -> None:
