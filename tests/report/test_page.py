@@ -11,7 +11,20 @@ import pytest
 
 from audit.report.page import render
 from audit.report.rows import case_rows, op_rows
-from audit.schema import Measurement, Outcome, RunEnd
+from audit.rules.judge import judge
+from audit.schema import (
+    Case,
+    Ceilings,
+    Kernel,
+    Measurement,
+    Outcome,
+    Path,
+    Rate,
+    Run,
+    RunEnd,
+    TensorSpec,
+    Timing,
+)
 from audit.verdicts import Judgement
 
 
@@ -161,3 +174,21 @@ def test_not_audited_thresholds_and_preflight_stand_on_the_page(make_judgement: 
     assert "torch.compile region compiled code has no aten calls 4" in text
     assert "ERROR_RATIO 16 Higham 2002, section 3.1" in text
     assert "Preflight warning: override HSA_OVERRIDE_GFX_VERSION is set" in text
+
+
+@pytest.mark.parametrize("measured", [True, False], ids=["rates measured", "rates of the datasheet"])
+def test_a_limit_says_whose_rates_it_is_of(measured: bool, make_judgement: Callable[..., Judgement]) -> None:
+    weight = TensorSpec((8192, 8192), (8192, 1), "bfloat16")
+    case = Case("mm-1", "aten::mm.default", (weight, weight))
+    kernel = Kernel("Cijk_Ailk_Bljk_BBS_BH_MT256x256x64_gfx942", 2000.0)
+    measurement = Measurement(
+        "mm-1", Outcome("ok"), Outcome("ok"), path=Path(True, True, (case.op,), (kernel,)),
+        device_time=Timing(2000.0, 1.0, 9),
+    )  # fmt: skip
+    ceilings = Ceilings(Rate(4000.0, 1.0, 9), {"bfloat16": Rate(654.0, 1.0, 9)}, Rate(6.0, 0.5, 9))
+    header = replace(make_judgement(1, backend="hip").run.header, n_cases=1, ceilings=ceilings if measured else None)
+    text = Elements(render(judge(Run(header, (case,), {"mm-1": measurement})))).text
+    assert ("1.68 ms" in text, "841 µs" in text) == (measured, not measured)
+    assert ("at rates measured before the first case" in text) == measured
+    assert ("at datasheet peaks" in text) == (not measured)
+    assert ("654 TFLOPS" in text and "1,307 TFLOPS" in text) == measured
