@@ -112,8 +112,9 @@ def open_place_of(args: Any, kwargs: Any) -> OpenPlace | None:
     if not found or any(place is None and tensor.dim() for place, tensor in zip(places, tensors, strict=True)):
         return None
     for other in found[1:]:
-        if other is not found[0]:
+        if other is not found[0]:  # operands of one call are in one place, whichever of them is settled first
             found[0].when_settled(other.settle)
+            other.when_settled(found[0].settle)
     return found[0]
 
 

@@ -12,6 +12,7 @@ import torch
 
 from audit.codec import tensors_of
 from audit.schema import Case, DeviceInfo, Named, Source, Trace
+from audit.tracer import virtual_gpu
 from audit.tracer.cuda_answers import capability
 from audit.tracer.recorder import Recorder
 from audit.tracer.redirect import cuda_redirected_to_cpu
@@ -272,6 +273,18 @@ def test_what_cpp_makes_for_a_tensor_of_the_gpu_is_there() -> None:
     assert not {"aten::full.default", "aten::scalar_tensor.default"} & set(on_cpu(trace))
     assert not any(any(hosts(case)) for case in trace.cases if case.op in ("aten::copy_.default", "aten::where.self"))
     assert trace.n_recorded == sum(case.n_calls for case in trace.cases) + sum(n.n_calls for n in trace.not_audited)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_operands_of_one_call_are_in_one_place_whichever_is_settled_first(first: int) -> None:
+    left, right = torch.ones(2), torch.ones(2)
+    places = [virtual_gpu.OpenPlace(), virtual_gpu.OpenPlace()]
+    for tensor, place in zip((left, right), places, strict=True):
+        virtual_gpu.leave_open(tensor, place)
+    assert virtual_gpu.open_place_of((left, right), {}) is places[0]
+    places[first].settle()
+    assert virtual_gpu.is_on_gpu(left)
+    assert virtual_gpu.is_on_gpu(right)
 
 
 def test_what_the_program_makes_on_the_cpu_stays_there_beside_the_gpu() -> None:
