@@ -209,8 +209,13 @@ def test_the_theme_button_turns_light_into_dark_and_is_remembered(opened: Browse
     dark = background()
     assert (light, dark) == ("rgb(251, 251, 249)", "rgb(17, 20, 24)")
 
-    opened.refresh()  # and no visit by way of another page, for which Chromium may end the process before it has stored
-    until(lambda: background() == dark)
+    def is_remembered() -> bool:
+        # In place, since Chromium may end the process of a page that is left before it has stored; again if need be, since
+        # storing and reading are two channels to another process, and a script is faster than a hand.
+        opened.refresh()
+        return background() == dark
+
+    until(is_remembered)
     assert opened.find_element("id", "theme").text == "Light theme"
 
 
