@@ -210,8 +210,8 @@ def test_the_theme_button_turns_light_into_dark_and_is_remembered(opened: Browse
     assert (light, dark) == ("rgb(251, 251, 249)", "rgb(17, 20, 24)")
 
     def is_remembered() -> bool:
-        # In place, since Chromium may end the process of a page that is left before it has stored; again if need be, since
-        # storing and reading are two channels to another process, and a script is faster than a hand.
+        # In place, since Chromium may end the process of a page that is left before it has stored; again if need be,
+        # since storing and reading are two channels to another process, and a script is faster than a hand.
         opened.refresh()
         return background() == dark
 
