@@ -376,7 +376,7 @@ def _report(options: argparse.Namespace) -> int:
 
     judgement = report(options.folder, options.format, options.output, options.names)
     _print_result(judgement, options.output or options.folder, options.format)
-    return 1 if any(verdict.status in options.fail_on for verdict in judgement.verdicts) else 0
+    return 1 if judgement.has_any(options.fail_on) else 0
 
 
 def _doctor(options: argparse.Namespace) -> int:

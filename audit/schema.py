@@ -145,6 +145,15 @@ class Kernel:
 
 
 @dataclass(frozen=True)
+class Copy:
+    """Host-device traffic inside the case: ``DtoH``, ``HtoD``; bytes summed over ``count`` copies."""
+
+    direction: Literal["DtoH", "HtoD"]
+    nbytes: int
+    count: int = 1
+
+
+@dataclass(frozen=True)
 class NotAudited:
     """Something the program did that has no case, and why: compiled regions, sparse arguments, Triton launches.
 
@@ -152,7 +161,8 @@ class NotAudited:
     ``computes`` is false where a device has nothing to do: annotations for profilers, tensors without values, what the
     program itself runs on the CPU. The report lists it, the headline does not.
     ``missed``: an op of one device stands where the portable call should, so the trace is not what another would run.
-    ``kernels`` is what ran on the device for it, over all times, where a recording says so.
+    ``kernels`` is what ran on the device for it, over all times, where a recording says so. ``copies`` are those
+    between host and device inside its calls, all together.
     """
 
     what: str
@@ -162,6 +172,7 @@ class NotAudited:
     computes: bool = True
     missed: bool = False
     kernels: tuple[Kernel, ...] = ()
+    copies: tuple[Copy, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -271,15 +282,6 @@ class Comparison:
     n_unwritten: int = 0
     first_unwritten: tuple[int, ...] = ()
     n_not_repeated: int = 0
-
-
-@dataclass(frozen=True)
-class Copy:
-    """Host-device traffic inside the case: ``DtoH``, ``HtoD``; bytes summed over ``count`` copies."""
-
-    direction: Literal["DtoH", "HtoD"]
-    nbytes: int
-    count: int = 1
 
 
 @dataclass(frozen=True)

@@ -138,7 +138,7 @@ def exit_code(judgement: Judgement, end: RunEnd, fail_on: frozenset[Status]) -> 
     header = judgement.run.header
     if header.source.error or any(item.missed for item in header.not_audited) or not judgement.verdicts:
         return 3
-    return 1 if any(verdict.status in fail_on for verdict in judgement.verdicts) else 0
+    return 1 if judgement.has_any(fail_on) else 0
 
 
 BUDGET_SPENT = "the time budget was spent"

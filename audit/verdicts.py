@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -113,3 +113,7 @@ class Judgement:
     root_causes: tuple[Finding, ...] = ()
     thresholds: tuple[tuple[str, str, str], ...] = ()
     beside: SideBySide | None = None
+
+    def has_any(self, statuses: Collection[Status]) -> bool:
+        """Whether a case or a root cause has one of these."""
+        return any(item.status in statuses for item in (*self.verdicts, *self.root_causes))

@@ -11,7 +11,7 @@ from audit.errors import UsageError
 from audit.opset.file import Opset, check_values, open_opset, write_opset
 from audit.opset.tensors import blocks_of_tensor, write_tensors
 from audit.pseudonyms import tagged
-from audit.schema import Case, NotAudited, Source, Trace
+from audit.schema import Case, Copy, NotAudited, Source, Trace
 
 #: At most this many distinct modules and source lines are kept per case, as the tracer keeps them.
 MAX_PLACES = 64
@@ -75,7 +75,20 @@ def merged_trace(traces: Sequence[Trace], labels: Sequence[str], owners: Mapping
 
 
 def _added(old: NotAudited, new: NotAudited) -> NotAudited:
-    return dataclasses.replace(old, n_calls=old.n_calls + new.n_calls, n_seen=old.n_seen + new.n_seen)
+    return dataclasses.replace(
+        old,
+        n_calls=old.n_calls + new.n_calls,
+        n_seen=old.n_seen + new.n_seen,
+        copies=_copies_together(old.copies + new.copies),
+    )
+
+
+def _copies_together(copies: tuple[Copy, ...]) -> tuple[Copy, ...]:
+    found: dict[str, Copy] = {}
+    for copy in copies:
+        seen = found.get(copy.direction, Copy(copy.direction, 0, 0))
+        found[copy.direction] = Copy(copy.direction, seen.nbytes + copy.nbytes, seen.count + copy.count)
+    return tuple(found.values())
 
 
 def _folded(old: Case | None, new: Case, owns_values: bool) -> Case:

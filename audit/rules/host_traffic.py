@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from audit.knowledge.tables import matches
 from audit.rules.arguments import n_calls_seen
 from audit.rules.thresholds import Thresholds
-from audit.rules.wording import size
-from audit.schema import Case, Copy, Measurement, RunHeader, TensorFact
+from audit.rules.wording import plural, size
+from audit.schema import Case, Copy, Measurement, NotAudited, RunHeader, TensorFact
 from audit.verdicts import Finding
 
 #: Ops whose work is to copy between host and device.
@@ -49,6 +49,31 @@ def round_trip(case: Case, measurement: Measurement, header: RunHeader, threshol
         yield Finding("FBK301", "falling_back", message, data)
     else:
         yield Finding("FBK301", "supported", f"host traffic: {traffic}", data)
+
+
+def custom_ops(items: Iterable[NotAudited], thresholds: Thresholds) -> Iterator[Finding]:
+    """An op of the program's own that sends tensors to the host and gets some back, as the trace shows.
+
+    It has no case, since its code is not in the trace; what it copies is.
+    """
+    for item in items:
+        down, up = (_of(item.copies, direction) for direction in ("DtoH", "HtoD"))
+        if min(_mean_bytes(down), _mean_bytes(up)) > thresholds.scalar_copy_bytes:
+            traffic = f"{_words(down, 'to the host')}, {_words(up, 'to the device')}"
+            yield Finding(
+                "FBK301",
+                "falling_back",
+                f"{item.what} goes through the host: {traffic}, in {plural(item.n_calls, 'call')}",
+                {"op": item.what, "dtoh_bytes": down.nbytes, "htod_bytes": up.nbytes, "n_calls": item.n_calls},
+            )
+
+
+def _of(copies: Iterable[Copy], direction: str) -> Copy:
+    return next((copy for copy in copies if copy.direction == direction), Copy("DtoH", 0, 0))
+
+
+def _mean_bytes(copy: Copy) -> float:
+    return copy.nbytes / copy.count if copy.count else 0.0
 
 
 def _words(copy: Copy, way: str) -> str:

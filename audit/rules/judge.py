@@ -10,6 +10,7 @@ from audit.rules.chosen_path import heaviest_kernel
 from audit.rules.coverage import coverage
 from audit.rules.floor import floor_of
 from audit.rules.headline import headline
+from audit.rules.host_traffic import custom_ops
 from audit.rules.inconclusive import never_measured
 from audit.rules.known import annotate
 from audit.rules.not_audited import missed_composites
@@ -31,6 +32,7 @@ def judge(run: Run, *, thresholds: Thresholds = DEFAULT) -> Judgement:
     causes = (
         *missed_composites(run.header.source.name, run.header.not_audited),
         *_shared_error(run, verdicts, thresholds),
+        *custom_ops(run.header.not_audited, thresholds),
         *root_causes(run.header.preflight),
     )
     return Judgement(run, verdicts, totals, headline(run, verdicts, totals, causes), causes, thresholds.rows())

@@ -10,8 +10,9 @@ import threading
 from collections import Counter
 from typing import Any
 
-from audit.schema import Case, NotAudited
+from audit.schema import Case, Copy, NotAudited
 from audit.tracer.composites import is_vendor_op
+from audit.tracer.host_copies import host_copies
 from audit.tracer.record import Record, cases_of, folded_into, record_key
 from audit.tracer.results import form_of_result
 from audit.tracer.unaudited import ON_HOST, computes
@@ -107,7 +108,8 @@ class Ledger:
             else:
                 calls[record.op, form_of_result(record.op, record.folded)] += record.n_calls
         whats = sorted(what for what in {*calls, *self._seen} if calls[what] or self._seen[what])
-        return tuple(_named(what, calls[what], self._seen[what]) for what in whats)
+        copies = host_copies(self.records.values())
+        return tuple(_named(what, calls[what], self._seen[what], copies.get(what[0], ())) for what in whats)
 
     def cases(self, audited: list[Record]) -> tuple[dict[str, Case], dict[str, Span]]:
         """Cases by key, and the kept values by their names in the value file."""
@@ -125,6 +127,7 @@ def _set_aside(record: Record) -> bool:
     return is_vendor_op(record.op) or bool(form_of_result(record.op, record.folded))
 
 
-def _named(what: tuple[str, str], n_calls: int, n_seen: int) -> NotAudited:
+def _named(what: tuple[str, str], n_calls: int, n_seen: int, copies: tuple[Copy, ...]) -> NotAudited:
     reason = what[1]
-    return NotAudited(*what, n_calls, n_seen, computes=computes(reason), missed=reason == _ONE_DEVICE)
+    missed = reason == _ONE_DEVICE
+    return NotAudited(*what, n_calls, n_seen, computes=computes(reason), missed=missed, copies=copies)

@@ -19,7 +19,11 @@ from audit.tracer.values import KeptCall, Span
 
 @dataclass
 class Record:
-    """One signature while the program runs. ``n_missed``: calls below a composite that should have been recorded."""
+    """One signature while the program runs.
+
+    ``n_missed``: calls below a composite that should have been recorded. ``inside``: calls that an op of the program's
+    own made, by its name.
+    """
 
     func: Any
     op: str
@@ -33,6 +37,7 @@ class Record:
     n_missed: int = 0
     modules: Counter[str] = field(default_factory=Counter)
     sources: Counter[str] = field(default_factory=Counter)
+    inside: Counter[str] = field(default_factory=Counter)
     kept: KeptCall = field(default_factory=KeptCall)
     kept_grads: dict[int, KeptCall] = field(default_factory=dict)
     with_backward: list[CompositeCall] = field(default_factory=list)

@@ -104,6 +104,7 @@ class Recording(TorchDispatchMode):
         self._backward = BackwardLinks()
         self._transformed: list[tuple[int, int]] = []  # numbers of the nodes that transforms made
         self._suspended = 0
+        self._inside = ""  # the op of the program's own that runs
         self._handling: dict[Any, _Handling] = {}
         self._graph_task = -1
         self._graph_task_depth = 0
@@ -235,8 +236,12 @@ class Recording(TorchDispatchMode):
         # Without a GPU the kernel for one is taken where it is Python too, as the program's GPU would.
         on_gpu = accelerator and (not virtual_gpu.is_active() or _has_kernel(func, "CUDA"))
         key = torch._C.DispatchKey.CUDA if on_gpu else torch._C.DispatchKey.CPU
-        with self:
-            return func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
+        outer, self._inside = self._inside, qualified_name(func)
+        try:
+            with self:
+                return func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
+        finally:
+            self._inside = outer
 
     def intercept(self, op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A composite, on its way from the program to autograd."""
@@ -363,6 +368,8 @@ class Recording(TorchDispatchMode):
             record.n_calls += 1
             record.n_recomputed += recomputed
             record.n_missed += handling.one_device and self._missed()
+            if self._inside:
+                record.inside[self._inside] += 1
             if len(record.modules) < MAX_PLACES:
                 record.modules[place[0]] += 1
             if len(record.sources) < MAX_PLACES:

@@ -14,7 +14,7 @@ from audit.opset.merging import merge_opsets
 from audit.opset.ranks import copy_or_merge, rank_files
 from audit.opset.tensors import write_tensors
 from audit.report.stored import StoredSpan, StoredValues
-from audit.schema import Case, NotAudited, Source, TensorSpec, Trace, Values
+from audit.schema import Case, Copy, NotAudited, Source, TensorSpec, Trace, Values
 from tests.opset.conftest import parts_of
 
 SPEC = TensorSpec((2,), (1,), "float32", extent=2)
@@ -121,11 +121,14 @@ def test_what_was_seen_beside_the_calls_and_recomputed_adds_up_too(tmp_path: Pat
     seen = replace(
         TRACE,
         cases=(replace(EXP, n_recomputed=1), SIN),
-        not_audited=(NotAudited("worker", "a process", 0, n_seen=2), NotAudited("enter", "note", 2, computes=False)),
+        not_audited=(
+            NotAudited("worker", "a process", 0, n_seen=2, copies=(Copy("DtoH", 64),)),
+            NotAudited("enter", "note", 2, computes=False),
+        ),
     )
     merged = merge_opsets([write(tmp_path / f"{n}.audit", seen) for n in "ab"], ["a", "b"], tmp_path / "m.audit", "x")
     assert merged.not_audited == (
         NotAudited("enter", "note", 4, computes=False),
-        NotAudited("worker", "a process", 0, n_seen=4),
+        NotAudited("worker", "a process", 0, n_seen=4, copies=(Copy("DtoH", 128, 2),)),
     )
     assert {case.op: case.n_recomputed for case in merged.cases} == {EXP.op: 2, SIN.op: 0}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from audit.schema import Copy, Path
+from audit.rules.host_traffic import custom_ops
+from audit.rules.thresholds import DEFAULT
+from audit.schema import Copy, NotAudited, Path
 
 
 def _copies(*copies: Copy) -> Path:
@@ -86,3 +88,26 @@ def test_copies_are_what_a_copy_op_is_for(build):
 
 def test_no_traffic_is_no_finding(build):
     assert _status(build) == []
+
+
+def _custom_op(*copies: Copy) -> NotAudited:
+    return NotAudited("mine::op.default", "custom op: its code is not in the trace", 2, copies=copies)
+
+
+def test_an_op_of_the_programs_own_that_goes_through_the_host_is_a_root_cause(build):
+    item = _custom_op(Copy("DtoH", 8 << 20, 2), Copy("HtoD", 8 << 20, 2))
+    [finding] = custom_ops([item], DEFAULT)
+    assert (finding.code, finding.status) == ("FBK301", "falling_back")
+    assert finding.message == (
+        "mine::op.default goes through the host: 8.0 MiB to the host in 2 copies, 8.0 MiB to the device in 2 copies, "
+        "in 2 calls"
+    )
+
+
+@pytest.mark.parametrize(
+    "copies",
+    [(), (Copy("DtoH", 8 << 20),), (Copy("HtoD", 8 << 20),), (Copy("DtoH", 16, 2), Copy("HtoD", 8 << 20))],
+    ids=["none", "down alone", "up alone", "two numbers down"],
+)
+def test_an_op_of_the_programs_own_that_reads_a_number_back_is_none(copies):
+    assert list(custom_ops([_custom_op(*copies)], DEFAULT)) == []

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from audit.codec import tensors_of
-from audit.schema import Case, DeviceInfo, Named, Source, Trace
+from audit.schema import Case, Copy, DeviceInfo, Named, Source, Trace
 from audit.tracer import virtual_gpu
 from audit.tracer.cuda_answers import capability
 from audit.tracer.recorder import Recorder
@@ -406,6 +406,21 @@ def test_the_body_of_a_graph_runs_once_and_is_recorded() -> None:
         assert y.tolist() == [3.0, 3.0]
 
     assert "aten::mul.Tensor" in {case.op for case in traced(program).cases}
+
+
+def test_what_a_custom_op_copies_to_the_host_and_back_is_told_with_it() -> None:
+    @torch.library.custom_op("audit_named::through_host", mutates_args=())
+    def through_host(x: torch.Tensor) -> torch.Tensor:
+        return torch.empty_like(x).copy_(x.cpu() * 2)
+
+    def program() -> torch.Tensor:
+        x = torch.ones(3, 5, device="cuda")
+        x.cpu()  # the program's own copy is no part of the op
+        return through_host(through_host(x))
+
+    trace = traced(program)
+    [item] = [item for item in trace.not_audited if item.what.startswith("audit_named::")]
+    assert (item.n_calls, item.copies) == (2, (Copy("DtoH", 120, 2), Copy("HtoD", 120, 2)))
 
 
 def test_nothing_of_it_is_left_behind() -> None:
