@@ -358,7 +358,10 @@ def _run(options: argparse.Namespace) -> int:
 
 def _trace(options: argparse.Namespace) -> int:
     from audit.session import trace_only
+    from audit.timed_trace import is_run
 
+    if options.target is not None and is_run(Path(options.target)):
+        return _trace_of_run(options, Path(options.target))
     target = _target_of(options)
     is_copy = target.kind == "opset"
     output = options.output or Path(f"{target.stem}{'.private' if is_copy else ''}.audit")
@@ -369,6 +372,17 @@ def _trace(options: argparse.Namespace) -> int:
         print(f"  not audited: {item.what} ({item.reason}, {times})")
     _print_early_end(trace.source)
     return 3 if _print_missed(trace.source, trace.not_audited) or trace.source.error else 0
+
+
+def _trace_of_run(options: argparse.Namespace, folder: Path) -> int:
+    from audit.timed_trace import write_timed_trace
+
+    output = options.output or Path(f"{folder.resolve().name}.audit")
+    trace = write_timed_trace(folder, output, options.force)
+    assert trace.elsewhere is not None, "a timed trace"
+    times = trace.elsewhere
+    print(f"{output}: {len(trace.cases)} cases, {len(times.times)} with their times on {times.device.name}")
+    return 0
 
 
 def _report(options: argparse.Namespace) -> int:

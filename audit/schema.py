@@ -194,7 +194,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a program executed. ``n_recorded`` counts calls: sum of ``n_calls`` over cases and not-audited ops."""
+    """What a program executed. ``n_recorded`` counts calls: sum of ``n_calls`` over cases and not-audited ops.
+
+    ``elsewhere`` is what its cases took on a device that has run them already.
+    """
 
     source: Source
     environment: Mapping[str, str]
@@ -202,6 +205,7 @@ class Trace:
     not_audited: tuple[NotAudited, ...] = ()
     n_recorded: int = 0
     notes: tuple[str, ...] = ()
+    elsewhere: DeviceTimes | None = None
 
 
 # --- what happened ---------------------------------------------------------------------------------------------
@@ -375,6 +379,17 @@ class Ceilings:
 
 
 @dataclass(frozen=True)
+class DeviceTimes:
+    """What cases took on another device, by key. ``environment`` has the versions of torch and of its runtime there."""
+
+    device: DeviceInfo
+    evidence: Evidence
+    environment: Mapping[str, str]
+    times: Mapping[str, Timing]
+    ceilings: Ceilings | None = None
+
+
+@dataclass(frozen=True)
 class PreflightCheck:
     """One thing looked at before any case: ``ok``, ``warning`` or ``failed``, with a sentence and a remedy."""
 
@@ -386,7 +401,10 @@ class PreflightCheck:
 
 @dataclass(frozen=True)
 class RunHeader:
-    """First line of a run file. ``n_cases`` cases follow it; ``settings`` are the options that steer the replay."""
+    """First line of a run file. ``n_cases`` cases follow it; ``settings`` are the options that steer the replay.
+
+    ``elsewhere`` came with the trace.
+    """
 
     evidence: Evidence
     source: Source
@@ -401,6 +419,7 @@ class RunHeader:
     preflight: tuple[PreflightCheck, ...] = ()
     notes: tuple[str, ...] = ()
     ceilings: Ceilings | None = None
+    elsewhere: DeviceTimes | None = None
     format_version: int = FORMAT_VERSION
 
 

@@ -351,6 +351,7 @@ def _header(
         preflight=checks,
         notes=trace.notes,
         ceilings=ceilings,
+        elsewhere=trace.elsewhere,
     )
 
 

@@ -7,8 +7,6 @@ and when writing goes on.
 
 from __future__ import annotations
 
-import dataclasses
-import math
 import os
 import stat
 from collections.abc import Iterable, Iterator
@@ -20,7 +18,7 @@ from audit import strict_json
 from audit.codec import DecodeError, decode, encode
 from audit.errors import UnfinishedError, UsageError
 from audit.schema import EVIDENCE_BY_BACKEND, FORMAT_VERSION, Case, Measurement, Run, RunEnd, RunHeader
-from audit.validity import check_case
+from audit.validity import check_amounts, check_case
 
 T = TypeVar("T")
 
@@ -218,7 +216,7 @@ def _known_key(path: Path, number: int, key: Any, cases: dict[str, Case]) -> str
 def _decode(path: Path, number: int, cls: type[T], content: Any) -> T:
     try:
         record = decode(cls, content)
-        _check_amounts(record)
+        check_amounts(record)
     except DecodeError as error:
         raise _malformed(path, number, error) from error
     return record
@@ -227,20 +225,3 @@ def _decode(path: Path, number: int, cls: type[T], content: Any) -> T:
 def _malformed(path: Path, number: int, error: DecodeError) -> UsageError:
     reason = str(error).removesuffix(f" [{error.slug}]")
     return UsageError(f"{path}:{number}: {reason}", "malformed-record")
-
-
-def _check_amounts(record: Any) -> None:
-    """Raises DecodeError where a count, a time or a length in a record or its parts is negative or endless."""
-    if isinstance(record, tuple):
-        for item in record:
-            _check_amounts(item)
-    elif dataclasses.is_dataclass(record):
-        for field in dataclasses.fields(record):
-            value = getattr(record, field.name)
-            if isinstance(value, (int, float)) and _is_amount(field.name) and not 0 <= value < math.inf:
-                raise DecodeError(f"{type(record).__name__}.{field.name} is {value}")
-            _check_amounts(value)
-
-
-def _is_amount(name: str) -> bool:
-    return name.startswith("n_") or name.endswith(("_us", "_bytes", "_s")) or name in ("n", "us", "nbytes", "count")

@@ -6,10 +6,11 @@ types alone.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from audit.codec import DecodeError, reach, tensors_of
 from audit.schema import Arg, Case, Named, TensorSpec, Values
@@ -41,6 +42,23 @@ def check_cases(cases: Iterable[Case]) -> None:
         if case.key in keys:
             raise DecodeError(f"the key {case.key!r} is there twice")
         keys.add(case.key)
+
+
+def check_amounts(record: Any) -> None:
+    """Raises DecodeError where a count, a time or a length in a record or its parts is negative or endless."""
+    if isinstance(record, (tuple, Mapping)):
+        for item in record.values() if isinstance(record, Mapping) else record:
+            check_amounts(item)
+    elif dataclasses.is_dataclass(record):
+        for field in dataclasses.fields(record):
+            value = getattr(record, field.name)
+            if isinstance(value, (int, float)) and _is_amount(field.name) and not 0 <= value < math.inf:
+                raise DecodeError(f"{type(record).__name__}.{field.name} is {value}")
+            check_amounts(value)
+
+
+def _is_amount(name: str) -> bool:
+    return name.startswith("n_") or name.endswith(("_us", "_bytes", "_s")) or name in ("n", "us", "nbytes", "count")
 
 
 def check_case(case: Case) -> None:

@@ -25,8 +25,8 @@ from audit.codec import DecodeError, decode, encode
 from audit.errors import UnfinishedError, UsageError
 from audit.opset.archive import Member, blocks_of, member_info, members_of, read_member
 from audit.opset.tensors import Tensor, check_tensors, tensors_in
-from audit.schema import FORMAT_VERSION, Trace
-from audit.validity import check_cases
+from audit.schema import EVIDENCE_BY_BACKEND, FORMAT_VERSION, Trace
+from audit.validity import check_amounts, check_cases
 
 TRACE = "trace.json"
 VALUES = "values.safetensors"
@@ -197,3 +197,7 @@ def _check_trace(trace: Trace) -> None:
     check_cases(trace.cases)
     if trace.n_recorded < 0 or any(min(item.n_calls, item.n_seen) < 0 for item in trace.not_audited):
         raise ValueError("it counts fewer than no calls")
+    if (times := trace.elsewhere) is not None:
+        check_amounts(times)
+        if times.evidence != EVIDENCE_BY_BACKEND[times.device.backend]:
+            raise ValueError(f"its times are called {times.evidence}, and come from {times.device.backend!r}")

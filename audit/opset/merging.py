@@ -71,6 +71,7 @@ def merged_trace(traces: Sequence[Trace], labels: Sequence[str], owners: Mapping
             *_environment_notes(traces, labels),
             *dict.fromkeys(note for trace in traces for note in trace.notes),
         ),
+        elsewhere=next((trace.elsewhere for trace in traces if trace.elsewhere is not None), None),
     )
 
 

@@ -20,7 +20,7 @@ from audit.privacy.coarse import coarse_values
 from audit.privacy.name_map import NameMap, write_map
 from audit.privacy.own_words import masked, own_words
 from audit.pseudonyms import Pseudonyms
-from audit.schema import Arg, Case, NotAudited, Source, TensorSpec, Trace
+from audit.schema import Arg, Case, DeviceTimes, NotAudited, Source, TensorSpec, Trace
 
 #: Namespaces of ops that come with PyTorch or its sister projects: their names say nothing of a program.
 _PUBLIC_OPS = frozenset(
@@ -65,10 +65,24 @@ def private_trace(trace: Trace) -> tuple[Trace, NameMap | None]:
         not_audited=_counted([*(_private_item(item, pseudonyms) for item in trace.not_audited), *left_out]),
         n_recorded=trace.n_recorded,
         notes=(*(masked(note, pseudonyms) for note in trace.notes), "private: without values, names and lines"),
+        elsewhere=_private_times(trace.elsewhere),
     )
     drawn = secrets.token_hex(4)  # no digest: of names that one can guess it would be a proof
     private = dataclasses.replace(private, source=dataclasses.replace(private.source, private=(drawn,)))
     return private, NameMap(drawn, pseudonyms.names())
+
+
+def _private_times(times: DeviceTimes | None) -> DeviceTimes | None:
+    """Times, and of the device the words of hardware and the numbers."""
+    if times is None:
+        return None
+    device = dataclasses.replace(
+        times.device,
+        name=_hardware(times.device.name),
+        arch=_hardware(times.device.arch),
+        properties={name: value for name, value in times.device.properties.items() if value.isdecimal()},
+    )
+    return dataclasses.replace(times, device=device, environment=private_environment(times.environment))
 
 
 def made_private(trace: Trace, names: Path) -> Trace:
@@ -180,7 +194,7 @@ def _private_fact(name: str, value: str, known: set[str]) -> str:
     if name in ("arch_list", "gpus"):
         return value if _ARCHS.fullmatch(value) else ""
     if re.fullmatch(r"gpu \d{1,3}", name):
-        return " ".join(word for word in value.split() if _is_hardware(word))
+        return _hardware(value)
     if name in known:
         return value if _SETTING.fullmatch(value) else "(set)"
     version = _VERSION.match(value)
@@ -192,6 +206,10 @@ _FACTS = frozenset(
     """python torch hip cuda rocm amdgpu numpy safetensors torchvision transformers triton
     pytorch-triton-rocm""".split()
 )
+
+
+def _hardware(text: str) -> str:
+    return " ".join(word for word in text.split() if _is_hardware(word))
 
 
 def _is_hardware(word: str) -> bool:

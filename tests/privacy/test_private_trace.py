@@ -17,16 +17,29 @@ from audit.privacy.name_map import NameMap, map_path, read_map, with_names, writ
 from audit.privacy.own_words import masked
 from audit.privacy.private_trace import private_environment, private_trace
 from audit.pseudonyms import Pseudonyms
-from audit.schema import Case, Named, NotAudited, Run, Source, TensorSpec, Trace, Values
+from audit.schema import (
+    Case,
+    DeviceInfo,
+    DeviceTimes,
+    Named,
+    NotAudited,
+    Run,
+    Source,
+    TensorSpec,
+    Timing,
+    Trace,
+    Values,
+)
 from tests.opset.test_merging import EXP, SIN, TRACE
 from tests.test_store import HEADER
 
 #: What becomes of every field of what is in a file. A new field must be decided upon here, and then in the code.
 DECIDED = {
-    Trace: "source environment cases not_audited n_recorded notes",
+    Trace: "source environment cases not_audited n_recorded notes elsewhere",
+    DeviceTimes: "device evidence environment times ceilings",
     Source: "kind name mode n_steps error private",
     Case: "key op args kwargs phase grads settings n_calls modules sources values n_recomputed",
-    NotAudited: "what reason n_calls n_seen computes missed kernels",
+    NotAudited: "what reason n_calls n_seen computes missed kernels copies",
     TensorSpec: "sizes strides dtype offset extent storage layout requires_grad host conj neg",
     Named: "kind name",
     Values: "stored n_sampled minimum maximum mean std n_nan n_posinf n_neginf zero_fraction subnormal_fraction "
@@ -218,3 +231,14 @@ def test_what_is_no_map_is_one_sentence(tmp_path: Path, content: str) -> None:
     for path in (tmp_path / "m.json", tmp_path / "nowhere"):
         with pytest.raises(UsageError, match=r"\[not-a-name-map\]$"):
             read_map(path)
+
+
+def test_times_of_another_device_keep_the_hardware_and_its_numbers_alone() -> None:
+    device = DeviceInfo("cuda", "NVIDIA H100 Alices", "sm_90", {"multi_processor_count": "132", "host": "alice-7"})
+    times = DeviceTimes(device, "stand-in", {"torch": "2.11.0+cu130", "user": "alice"}, {EXP.key: Timing(5.0, 0.1, 9)})
+    kept = private(replace(TRACE, elsewhere=times))[0].elsewhere
+    assert kept is not None
+    assert (kept.device.name, kept.device.arch) == ("NVIDIA H100", "sm_90")
+    assert kept.device.properties == {"multi_processor_count": "132"}
+    assert kept.environment == {"torch": "2.11.0+cu130"}
+    assert kept.times == times.times

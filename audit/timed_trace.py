@@ -1,0 +1,63 @@
+"""A run's cases as a trace that says how long they took there, for an audit on another device to set its own beside."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+from pathlib import Path
+
+from audit.errors import UsageError
+from audit.opset import extract_values, read_opset, write_opset
+from audit.rules.speed import TIMED
+from audit.run_folder import CASES_FILE, RUN_FILE
+from audit.schema import DeviceTimes, Run, Trace
+from audit.store import read_run
+
+#: What a reader of times has to know of the software that they were taken with.
+_VERSIONS = ("torch", "hip", "cuda", "rocm")
+
+
+def is_run(path: Path) -> bool:
+    """Whether the path is a run folder."""
+    return (path / RUN_FILE).is_file()
+
+
+def write_timed_trace(folder: Path, output: Path, force: bool) -> Trace:
+    """Writes the trace of the run in ``folder`` to ``output``, with the times of its cases and all that it held.
+
+    Raises UsageError where the run has no trace beside it, or no times of a GPU.
+    """
+    if output.exists() and not force:
+        raise UsageError(f"{output} exists; use --force to replace it", "exists")
+    if output.is_dir() or not os.access(output.absolute().parent, os.W_OK):
+        raise UsageError(
+            f"cannot write {output}: it is a folder, or its folder is missing or read-only; choose another with -o",
+            "unwritable-output",
+        )
+    cases_file = folder / CASES_FILE
+    if not cases_file.is_file():
+        raise UsageError(f"{folder} has no {CASES_FILE}, the trace that its run was made of", "no-target")
+    times = times_of(read_run(folder))
+    trace = dataclasses.replace(read_opset(cases_file), elsewhere=times)
+    if not times.times.keys() & {case.key for case in trace.cases}:
+        raise UsageError(
+            f"the run in {folder} has no time of a GPU: it is of {times.device.backend}; give a run on hip or cuda",
+            "bad-arguments",
+        )
+    with tempfile.TemporaryDirectory(prefix="rocm-audit-") as scratch:
+        write_opset(output, trace, extract_values(cases_file, Path(scratch)))
+    return trace
+
+
+def times_of(run: Run) -> DeviceTimes:
+    """Of every case that a GPU ran; none of another device, whose times mean nothing."""
+    header = run.header
+    measured = run.measurements.items() if header.device.backend in TIMED else ()
+    return DeviceTimes(
+        device=header.device,
+        evidence=header.evidence,
+        environment={name: header.environment[name] for name in _VERSIONS if name in header.environment},
+        times={key: item.device_time for key, item in measured if item.device_time is not None},
+        ceilings=header.ceilings,
+    )
