@@ -309,6 +309,11 @@ class Timing:
     """Median of ``n`` timed runs and its inter-quartile range; ``first_us`` is the first call in its process.
 
     ``total_us`` is their sum where they are all the calls that the program made, as in a recording.
+
+    ``host_us``: median wall time until the host had issued a call. ``lead_us``: for how long other work, which flushed
+    the caches, kept the device busy meanwhile; a host that took longer may have kept the device waiting. 0 where there
+    was no memory for it, so that caches were warm. ``waits``: the call waits for the device inside (``item``), which
+    is part of ``host_us``, but for the wait during ``lead_us``. None where nobody looked.
     """
 
     median_us: float
@@ -316,6 +321,9 @@ class Timing:
     n: int
     first_us: float | None = None
     total_us: float | None = None
+    host_us: float | None = None
+    lead_us: float | None = None
+    waits: bool | None = None
 
 
 @dataclass(frozen=True)

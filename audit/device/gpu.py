@@ -12,17 +12,14 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
-from audit.device import timing
 from audit.device.ceilings import measure_ceilings
+from audit.device.event_timer import CacheFlush, EventTimer
 from audit.device.guarded import GuardedStorage, host_copy
 from audit.device.profile import Profiler
 from audit.schema import Ceilings, DeviceInfo, Path, Timing
 
 T = TypeVar("T")
 
-#: Twice the largest last-level cache that we know of: the 256 MiB Infinity Cache of an MI300X, which the properties
-#: do not count as L2 (gpus.csv). An H200 has 50 MiB.
-_FLUSH_BYTES = 512 << 20
 #: For each copy, product and launch whose rate is measured.
 _CEILING_BUDGET_S = 0.15
 
@@ -72,7 +69,8 @@ class GpuDevice:
         torch.cuda.set_device(self._device)
         self._properties: Any = torch.cuda.get_device_properties(self._device)
         self._profiler: Profiler | None = None
-        self._flush: torch.Tensor | None = None
+        self._flush = CacheFlush(self._device)
+        self._held_bytes = 0
         self._within = ""
 
     @property
@@ -117,18 +115,12 @@ class GpuDevice:
         return self._profiler.observe(call, self._within)
 
     def time(self, call: Callable[[], object], budget_s: float) -> Timing:
-        """Device time between events around single runs, each with a cold L2 cache."""
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        """Device time between events around single runs, each with cold caches and a host that is ahead of the device.
 
-        def measure_us() -> float:
-            self._flush_l2()
-            start.record()
-            call()
-            end.record()
-            end.synchronize()
-            return float(start.elapsed_time(end)) * 1e3
-
-        return timing.repeat(measure_us, budget_s)
+        The flush of the caches is queued first. It is repeated where the call took longer to issue, so that the time
+        has no gaps in which the device waited for the host.
+        """
+        return EventTimer(self._flush, call).repeat(budget_s)
 
     def ceilings(self) -> Ceilings:
         """Takes two or three seconds, and leaves the allocator's blocks free."""
@@ -137,21 +129,13 @@ class GpuDevice:
         finally:
             torch.cuda.empty_cache()
 
-    def _flush_l2(self) -> None:
-        """Writes a buffer larger than any cache, so that no operand is cached when a timed run starts."""
-        if self._flush is None:
-            try:
-                self._flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device=self._device)
-            except torch.OutOfMemoryError:
-                self._flush = torch.empty(0, dtype=torch.uint8, device=self._device)  # a warm cache, then
-        self._flush.zero_()
-
     def begin_case(self, op: str, phase: str) -> None:
-        """Starts the count of ``peak_bytes`` anew."""
+        """Starts the count of ``peak_bytes`` anew, from what the audit itself holds."""
         # A backward case runs inside an autograd node of the replay's own, whose ops are not the case's.
         self._within = op.split(".")[0] if phase == "backward" else ""
+        self._flush.allocate()  # now, or the count would take it for the case's
+        self._held_bytes = int(torch.cuda.memory_allocated(self._device))
         torch.cuda.reset_peak_memory_stats(self._device)
 
     def peak_bytes(self) -> int | None:
-        own = 0 if self._flush is None else self._flush.numel()
-        return max(int(torch.cuda.max_memory_allocated(self._device)) - own, 0)
+        return max(int(torch.cuda.max_memory_allocated(self._device)) - self._held_bytes, 0)

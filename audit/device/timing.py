@@ -45,3 +45,15 @@ def wall_clock_us(call: Callable[[], object]) -> float:
     started = time.perf_counter_ns()
     call()
     return (time.perf_counter_ns() - started) / 1e3
+
+
+def remarks(timing: Timing) -> list[str]:
+    """What a reader of the times must know: that caches were warm, or that the device may have waited for the host."""
+    if timing.host_us is None or timing.lead_us is None:
+        return []
+    if timing.lead_us == 0.0:
+        return ["timed with warm caches, and with the host beside the device: no memory was left to flush them"]
+    if timing.host_us > timing.lead_us and not timing.waits:
+        ahead = f"{timing.host_us:.0f} us to issue, {timing.lead_us:.0f} us of it ahead of the device"
+        return [f"the time may have gaps in which the device waited for the host: the call takes {ahead}"]
+    return []

@@ -16,6 +16,7 @@ from audit.codec import encode
 from audit.detect.detector import Detector, Evidence
 from audit.device.protocol import Buffer, Device
 from audit.device.steering import steered
+from audit.device.timing import remarks
 from audit.replay.canary import canary_passes
 from audit.replay.compare import fact_of, flat
 from audit.replay.execute import call, in_phase, with_mutated
@@ -246,6 +247,7 @@ class DeviceSide:
 
         timing = in_phase(case.phase, case, timed)
         found.timing = dataclasses.replace(timing, first_us=found.first_us)
+        found.notes += remarks(timing)
 
     # --- after -----------------------------------------------------------------------------------------------------
 

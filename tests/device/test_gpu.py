@@ -119,3 +119,44 @@ def test_the_ceilings_are_those_of_a_gpu(device: GpuDevice) -> None:
     assert 0 < ceilings.launch_us.median < 1000
     assert ceilings.copy_gbs.iqr < ceilings.copy_gbs.median / 4
     assert torch.cuda.memory_allocated(device.torch_device) < 2 << 30  # what they took is free again
+
+
+def test_an_op_of_many_launches_has_no_gaps_from_the_host(device: GpuDevice) -> None:
+    one = torch.zeros(1, device=device.torch_device)
+
+    def many() -> None:
+        for _ in range(200):
+            one.add_(1.0)
+
+    timing = device.time(many, 0.1)
+    assert timing.host_us is not None
+    assert timing.lead_us is not None
+    assert timing.waits is False
+    assert 0 < timing.host_us < timing.lead_us
+
+
+def test_an_op_that_waits_for_the_device_is_told(device: GpuDevice) -> None:
+    one = torch.zeros(1, device=device.torch_device)
+    timing = device.time(one.item, 0.1)
+    assert timing.waits is True
+    assert timing.host_us is not None
+    assert timing.host_us < 1000
+
+
+def test_peak_memory_is_the_case_s_and_not_what_was_there_before(device: GpuDevice) -> None:
+    before = torch.empty(64 << 20, dtype=torch.uint8, device=device.torch_device)
+    device.begin_case("aten::empty.memory_format", "forward")
+    torch.empty(32 << 20, dtype=torch.uint8, device=device.torch_device)
+    device.time(lambda: None, 0.001)
+    assert device.peak_bytes() == 32 << 20
+    del before
+
+
+def test_three_hundred_sessions_in_one_process_each_show_their_kernel(device: GpuDevice) -> None:
+    a = torch.ones(64, 64, device=device.torch_device)
+    for _ in range(300):
+        _, path = device.observe(lambda: torch.mm(a, a))
+        assert path.complete
+        assert 1 <= sum(kernel.count for kernel in path.kernels) <= 3
+        assert path.copies == ()
+        assert path.chosen_ops == ("aten::mm.default",)
