@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,21 +27,37 @@ _ROCM_DIRECTIONS = {"DEVICE_TO_HOST": "DtoH", "HOST_TO_DEVICE": "HtoD"}
 _NO_KERNEL = re.compile(r"(Memcpy|Memset|MEMORY_COPY|__amd_rocclr_|(Context|Stream|Event) (Sync|Wait))", re.IGNORECASE)
 
 
+#: What the call's events are found by: a range that no op and no kernel is called like.
+_RANGE = "rocm-audit: the call"
+#: A pause around the range on either side, and how far a device's clock may be from the host's. Markers lie beyond it.
+_PAUSE_S = 0.0005
+_CLOCKS_NS = 250_000
+#: Each session of CUPTI loses kernel records at its beginning, in some releases one more in every session of a process
+#: (https://github.com/pytorch/pytorch/issues/192021): so many markers are launched first, and more where some are lost.
+_MARKERS, _MAX_MARKERS = 8, 1024
+
+
 class Profiler:
-    """Observes single calls; says after ``test_itself`` whether this machine's profiler can be believed."""
+    """Observes single calls; says of each whether the records around it were there, so that its own can be believed."""
 
     def __init__(self, synchronize: Callable[[], None]) -> None:
         # Kineto writes "USDT: profiler_start" to file descriptor 2 below this level, which would look like the op's.
         os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+        # From CUDA 12.6 on Kineto may end CUPTI after each session, on a thread beside the next one, and start it anew
+        # (https://github.com/pytorch/kineto/pull/1264, pull/1554): slow, and a race where sessions follow each other.
+        os.environ.setdefault("TEARDOWN_CUPTI", "0")
         self._synchronize = synchronize
         self._complete = False
+        self._marker: torch.Tensor | None = None
+        self._n_markers = _MARKERS
 
     def test_itself(self, device: torch.device) -> None:
         """A matmul must show at least one kernel, or missing kernels mean nothing (the AMD profiler drops records)."""
+        self._marker = torch.zeros(1, device=device)
         a = torch.ones(64, 64, device=device)
-        self._synchronize()
+        self._complete = True
         _, path = self.observe(lambda: torch.mm(a, a))
-        self._complete = bool(path.kernels) and "aten::mm.default" in path.chosen_ops
+        self._complete = path.complete and bool(path.kernels) and "aten::mm.default" in path.chosen_ops
 
     def observe(self, call: Callable[[], T], within: str = "") -> tuple[T, Path]:
         """Runs ``call`` once between synchronisations. Without a working profiler the path is not observed.
@@ -50,14 +67,29 @@ class Profiler:
         self._synchronize()
         profiler = self._start()
         try:
-            result = call()
-            self._synchronize()
+            self._mark(self._n_markers)
+            time.sleep(_PAUSE_S)
+            with torch.profiler.record_function(_RANGE):
+                result = call()
+                self._synchronize()
+            time.sleep(_PAUSE_S)
+            self._mark(1)
         finally:
             events = self._stop(profiler)
         if events is None:
             return result, Path(False, False)
-        ops = chosen_ops(_op_name(event) for event in inside(events, within) if not on_device(event))
-        return result, Path(True, self._complete, ops, kernels_of(events), copies_of(events))
+        before, mine, after = around(events)
+        self._n_markers = markers_needed(self._n_markers, len(before))
+        complete = self._complete and bool(before) and bool(after)
+        ops = chosen_ops(_op_name(event) for event in inside(mine, within) if not on_device(event))
+        return result, Path(True, complete, ops, kernels_of(mine), copies_of(mine))
+
+    def _mark(self, n: int) -> None:
+        """Launches ``n`` kernels whose records must be there, and waits for them."""
+        if self._marker is not None:
+            for _ in range(n):
+                self._marker.add_(1)
+            self._synchronize()
 
     @staticmethod
     def _start() -> Any:
@@ -113,6 +145,34 @@ def _op_name(event: Any) -> str:
     """``aten::sum.dim_IntList`` where the profiler was asked for overloads; the bare name where it has none to give."""
     name, overload = event.name(), event.overload_name() if hasattr(event, "overload_name") else ""
     return f"{name}.{overload}" if overload else str(name)
+
+
+def around(events: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    """Markers on the device before the call, the events of the call, markers after it.
+
+    Where the range of the call was not recorded, all events are the call's and there are no markers.
+    """
+    ranges = [event for event in events if event.name() == _RANGE]
+    on_host = [event for event in ranges if not on_device(event)]
+    if not on_host:
+        return [], list(events), []
+    start, end = on_host[0].start_ns(), on_host[0].end_ns()
+    others = [event for event in events if event.name() != _RANGE and not event.name().startswith("profiler::")]
+    early, late = start - _CLOCKS_NS, end + _CLOCKS_NS
+    device = [event for event in others if on_device(event)]
+    mine = [
+        event
+        for event in others
+        if (early <= event.start_ns() <= late if on_device(event) else start <= event.start_ns() <= end)
+    ]
+    before = [event for event in device if event.start_ns() < early and _is_kernel(event)]
+    after = [event for event in device if event.start_ns() > late and _is_kernel(event)]
+    return before, mine, after
+
+
+def markers_needed(n_launched: int, n_seen: int) -> int:
+    """How many to launch in the next session: twice as many as were lost in this one, and eight."""
+    return min(_MARKERS + 2 * max(n_launched - n_seen, 0), _MAX_MARKERS)
 
 
 def inside(events: Sequence[Any], op: str) -> Sequence[Any]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from tests.bench import files, memory, opsets, replaying, reporting, tracing
+from tests.bench import files, gpu, memory, opsets, replaying, reporting, tracing
 from tests.bench.lines import Line
 
 PARTS: dict[str, Callable[[], Iterator[Line]]] = {
@@ -19,6 +19,7 @@ PARTS: dict[str, Callable[[], Iterator[Line]]] = {
     "files": files.measure,
     "opsets": opsets.measure,
     "replaying": replaying.measure,
+    "gpu": gpu.measure,
     "memory": memory.measure,
     "reporting": reporting.measure,
 }
