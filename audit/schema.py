@@ -293,7 +293,8 @@ class Path:
     """The path the op took, as seen beside it. ``observed``: an observer ran; ``complete``: its self-test passed.
 
     ``chosen_ops`` are qualified ops that ran inside (``aten::_scaled_dot_product_flash_attention.default``). Kernels
-    and copies are of ``n_calls`` calls together: of one in a replay, of all that a recording saw.
+    and copies are of ``n_calls`` calls together: of one in a replay, of all that a recording saw. ``moved_us`` is the
+    device time of copies and fills, which are no kernels; None where it was not looked at.
     """
 
     observed: bool = False
@@ -302,6 +303,7 @@ class Path:
     kernels: tuple[Kernel, ...] = ()
     copies: tuple[Copy, ...] = ()
     n_calls: int = 1
+    moved_us: float | None = None
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class CacheFlush:
                 return False
         return True
 
-    def queue(self, times: int) -> None:
+    def queue(self, times: int = 1) -> None:
         """Queues so many flushes; none where there is no memory for the buffer."""
         if self._buffer is not None:
             for _ in range(times):

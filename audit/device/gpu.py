@@ -110,7 +110,7 @@ class GpuDevice:
     def observe(self, call: Callable[[], T]) -> tuple[T, Path]:
         """Runs ``call`` once under the profiler; ``complete`` says that the profiler saw a known GEMM before."""
         if self._profiler is None:
-            self._profiler = Profiler(self.synchronize)
+            self._profiler = Profiler(self.synchronize, self._flush.queue)
             self._profiler.test_itself(self._device)
         return self._profiler.observe(call, self._within)
 

@@ -23,6 +23,8 @@ T = TypeVar("T")
 #: "Memcpy DtoH (Device -> Pinned)" (Kineto) and the blit kernels of ROCm <= 7.1 (TraceLens util.py).
 _COPY = re.compile(r"Memcpy (DtoH|HtoD)|MEMORY_COPY_(DEVICE_TO_HOST|HOST_TO_DEVICE)")
 _ROCM_DIRECTIONS = {"DEVICE_TO_HOST": "DtoH", "HOST_TO_DEVICE": "HtoD"}
+#: Copies within the device and fills, too.
+_MOVES = re.compile(r"(Memcpy|Memset|MEMORY_COPY|__amd_rocclr_)", re.IGNORECASE)
 #: Device work that is neither a kernel of an op nor a copy between host and device.
 _NO_KERNEL = re.compile(r"(Memcpy|Memset|MEMORY_COPY|__amd_rocclr_|(Context|Stream|Event) (Sync|Wait))", re.IGNORECASE)
 
@@ -40,13 +42,14 @@ _MARKERS, _MAX_MARKERS = 8, 1024
 class Profiler:
     """Observes single calls; says of each whether the records around it were there, so that its own can be believed."""
 
-    def __init__(self, synchronize: Callable[[], None]) -> None:
+    def __init__(self, synchronize: Callable[[], None], before: Callable[[], None] = lambda: None) -> None:
+        """``before`` runs ahead of each call: it leaves the caches as the timed runs find them."""
         # Kineto writes "USDT: profiler_start" to file descriptor 2 below this level, which would look like the op's.
         os.environ.setdefault("KINETO_LOG_LEVEL", "6")
         # From CUDA 12.6 on Kineto may end CUPTI after each session, on a thread beside the next one, and start it anew
         # (https://github.com/pytorch/kineto/pull/1264, pull/1554): slow, and a race where sessions follow each other.
         os.environ.setdefault("TEARDOWN_CUPTI", "0")
-        self._synchronize = synchronize
+        self._synchronize, self._before = synchronize, before
         self._complete = False
         self._marker: torch.Tensor | None = None
         self._n_markers = _MARKERS
@@ -68,6 +71,8 @@ class Profiler:
         profiler = self._start()
         try:
             self._mark(self._n_markers)
+            self._before()
+            self._synchronize()
             time.sleep(_PAUSE_S)
             with torch.profiler.record_function(_RANGE):
                 result = call()
@@ -82,7 +87,7 @@ class Profiler:
         self._n_markers = markers_needed(self._n_markers, len(before))
         complete = self._complete and bool(before) and bool(after)
         ops = chosen_ops(_op_name(event) for event in inside(mine, within) if not on_device(event))
-        return result, Path(True, complete, ops, kernels_of(mine), copies_of(mine))
+        return result, Path(True, complete, ops, kernels_of(mine), copies_of(mine), moved_us=moved_us(mine))
 
     def _mark(self, n: int) -> None:
         """Launches ``n`` kernels whose records must be there, and waits for them."""
@@ -234,6 +239,11 @@ def copies_of(events: Iterable[Any]) -> tuple[Copy, ...]:
         seen = total.get(direction, Copy(direction, 0, 0))
         total[direction] = Copy(direction, seen.nbytes + _n_bytes(event), seen.count + 1)
     return tuple(total.values())
+
+
+def moved_us(events: Iterable[Any]) -> float:
+    """Device time of copies and fills, in any direction."""
+    return sum(duration_us(event) for event in events if on_device(event) and _MOVES.match(event.name()))
 
 
 def _n_bytes(event: Any) -> int:

@@ -1,4 +1,4 @@
-"""FBK302, FBK303, FBK305, FBK306: the ops and kernels that ran inside, against those one expects."""
+"""FBK302, FBK303, FBK305: the ops and kernels that ran inside, against those one expects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from audit.knowledge.tables import matches
 from audit.rules.arguments import dtypes_of, n_calls_seen
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import duration, first_line
-from audit.schema import IMPORTED, Case, Kernel, Measurement, RunHeader, Status
+from audit.schema import Case, Kernel, Measurement, RunHeader, Status
 from audit.verdicts import Finding
 
 #: Matrix products, for which hipBLASLt and rocBLAS both have kernels.
@@ -122,18 +122,6 @@ def lesser_blas(case: Case, measurement: Measurement, header: RunHeader, thresho
         f"used {library} for {duration(gemm.us / n_calls_seen(measurement))} a call; hipBLASLt supports {arch} {why}",
         {"kernel": gemm.name, "kernel_us": gemm.us, "preferred": preferred, "remedy": "TORCH_BLAS_PREFER_HIPBLASLT=1"},
     )
-
-
-def not_seen(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
-    """FBK306, a note: that no fallback was found says less where nobody looked."""
-    if measurement.device.kind != "ok" or measurement.path.complete:
-        return
-    n_unseen = case.n_calls - measurement.path.n_calls
-    if header.source.kind == IMPORTED and n_unseen > 0:
-        why = f"{n_unseen} of {case.n_calls} calls have no record of the device"
-    else:
-        why = "the observer had not passed its self-test" if measurement.path.observed else "no observer ran"
-    yield Finding("FBK306", "supported", f"the path was not fully seen: {why}", {"observed": measurement.path.observed})
 
 
 def heaviest_kernel(measurement: Measurement) -> Kernel | None:

@@ -10,6 +10,7 @@ from audit.rules import (
     chosen_path,
     host_traffic,
     inconclusive,
+    kernel_records,
     memory,
     messages,
     repeatability,
@@ -46,5 +47,6 @@ RULES: tuple[Rule, ...] = (
     inconclusive.device_not_judged,
     inconclusive.nothing_compared,
     accuracy.not_compared,
-    chosen_path.not_seen,
+    kernel_records.not_seen,
+    kernel_records.unexplained,
 )

@@ -220,6 +220,7 @@ def test_kernels_are_summed_by_name_and_copies_and_fills_are_no_kernels() -> Non
         _Event("Memcpy DtoH (Device -> Pinned)", ns=100, nbytes=4),
     ]
     assert profile.kernels_of(events) == (Kernel(gemm, 10.0, 2),)
+    assert profile.moved_us(events) == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize(
