@@ -6,6 +6,7 @@ The flavour comes from ``torch.version.hip`` and the arch from ``gcnArchName``: 
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
@@ -15,6 +16,7 @@ import torch
 from audit.device.ceilings import measure_ceilings
 from audit.device.event_timer import CacheFlush, EventTimer
 from audit.device.guarded import GuardedStorage, host_copy
+from audit.device.library_state import library_state
 from audit.device.profile import Profiler
 from audit.schema import Ceilings, DeviceInfo, Path, Timing
 
@@ -78,7 +80,9 @@ class GpuDevice:
         return self._device
 
     def info(self) -> DeviceInfo:
-        return describe(self._properties)
+        """The device, and what steers the libraries of this process."""
+        info = describe(self._properties)
+        return dataclasses.replace(info, properties={**info.properties, **library_state()})
 
     def buffer(self, content: torch.Tensor, grows: bool = False) -> GuardedStorage:
         """Copies ``content`` (1-D uint8, CPU) into a guarded storage on the GPU."""

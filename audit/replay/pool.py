@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias, TypeVar
 
-from audit.device.places import Place, places
+from audit.device.places import Place, places, with_library_files
 from audit.errors import AuditError
 from audit.replay.child import Stopped
 from audit.replay.engine import DeviceLost, Event, ReplaySettings
@@ -59,7 +59,9 @@ class Pool:
         try:
             found = places(settings.device)
             shared = _share_of(settings, len(found))
-            self._lanes = [_Driven(shared, self._lane_folder(n), place, self._stop) for n, place in enumerate(found)]
+            for number, place in enumerate(found):
+                folder = self._lane_folder(number)
+                self._lanes.append(_Driven(shared, folder, with_library_files(place, folder), self._stop))
         except BaseException:
             self.close()
             raise

@@ -16,6 +16,7 @@ from audit.schema import DeviceInfo, PreflightCheck
 from audit.verdicts import Finding
 
 ARCH, OVERRIDE, MIXED, VERSIONS, VARIABLES = "arch", "gfx override", "mixed gpus", "rocm version", "variables"
+TUNING = "TunableOp"
 #: A check of ``audit.device.machine``, which runs one kernel.
 PROBE = "probe"
 
@@ -31,6 +32,7 @@ def preflight(device: DeviceInfo, environment: Mapping[str, str]) -> tuple[Prefl
         *_mixed(device, environment),
         *_versions(device, environment),
         *_variables(device, environment),
+        *_tuning(device, environment),
     )
 
 
@@ -147,4 +149,22 @@ def _variables(device: DeviceInfo, environment: Mapping[str, str]) -> Iterator[P
     if found and device.backend == "hip":
         yield PreflightCheck(
             VARIABLES, "warning", f"set in the environment: {', '.join(found)}", "unset them where not meant"
+        )
+
+
+def _tuning(device: DeviceInfo, environment: Mapping[str, str]) -> Iterator[PreflightCheck]:
+    """TunableOp that tunes while the audit runs: as the device's process says, else as its variables do."""
+    state = device.properties.get(TUNING)
+    if state is None:
+        enabled = environment.get("PYTORCH_TUNABLEOP_ENABLED", "0") == "1"
+        tunes = enabled and environment.get("PYTORCH_TUNABLEOP_TUNING", "1") != "0"
+    else:
+        tunes = ", tunes" in state
+    if tunes and device.backend in ("hip", "cuda"):
+        yield PreflightCheck(
+            TUNING,
+            "warning",
+            "TunableOp tunes inside the audit: the first call of each product tries all its kernels, and what it finds "
+            "may go into the program's own file of results",
+            "set PYTORCH_TUNABLEOP_TUNING=0, so that results are looked up only",
         )
