@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from audit.schema import Phase, Run, RunHeader, Status
+
+#: What holds a call at the least time that it can take.
+Bound: TypeAlias = Literal["compute", "memory", "launch"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Verdict:
 
     ``device_us`` is the median of a call, ``total_us`` the device time of all calls of the program. ``floor_us`` is the
     least that a call can take at the rates measured there, else at datasheet peaks, ``bound`` what holds it there.
+    ``flops`` and ``moved_bytes`` are the least that a call does; ``op_class`` is a word of ``knowledge.op_classes``.
     """
 
     key: str
@@ -57,7 +61,10 @@ class Verdict:
     library: str | None = None
     total_us: float | None = None
     floor_us: float | None = None
-    bound: Literal["compute", "memory"] | None = None
+    bound: Bound | None = None
+    flops: float | None = None
+    moved_bytes: float | None = None
+    op_class: str | None = None
 
 
 @dataclass(frozen=True)
@@ -116,4 +123,5 @@ class Judgement:
 
     def has_any(self, statuses: Collection[Status]) -> bool:
         """Whether a case or a root cause has one of these."""
-        return any(item.status in statuses for item in (*self.verdicts, *self.root_causes))
+        found = {verdict.status for verdict in self.verdicts} | {cause.status for cause in self.root_causes}
+        return not found.isdisjoint(statuses)

@@ -42,6 +42,17 @@ def rates_of(device: DeviceInfo, ceilings: Ceilings | None, dtype: str) -> tuple
     return _usable(ceilings.copy_gbs) or bandwidth, max(filter(None, measured), default=tflops)
 
 
+def launch_us(ceilings: Ceilings | None) -> float | None:
+    """Microseconds of an op that does next to nothing, where it was measured."""
+    return _usable(ceilings.launch_us) if ceilings is not None else None
+
+
+def cache_bytes(device: DeviceInfo) -> float:
+    """Of the last level: as the device says, or as its product has (torch tells of no level behind the second)."""
+    gpu = product_of(device)
+    return max((gpu.cache_mib or 0.0) * (1 << 20) if gpu is not None else 0.0, _property(device, "L2_cache_size") or 0)
+
+
 def _usable(rate: Rate | None) -> float | None:
     """None for what no device does: a stranger's run file may say anything."""
     return rate.median if rate is not None and isfinite(rate.median) and rate.median > 0 else None
@@ -62,18 +73,28 @@ def product_of(device: DeviceInfo) -> Gpu | None:
     gpu = gpu_named(device.name)
     if gpu is not None:
         return gpu
-    units, memory = device.properties.get("compute_units", ""), device.properties.get("total_memory_bytes", "")
-    if not (units.isdecimal() and memory.isdecimal()):
+    units, memory = _property(device, *_UNITS), _property(device, *_MEMORY)
+    if units is None or memory is None:
         return None
-    return gpu_alike("AMD" if device.backend == "hip" else "NVIDIA", int(units), int(memory))
+    return gpu_alike("AMD" if device.backend == "hip" else "NVIDIA", units, memory)
 
 
 def _share_of_product(gpu: Gpu, device: DeviceInfo) -> float:
     """A partition of a GPU has that share of its rates."""
-    units = device.properties.get("compute_units", "")
-    if not units.isdecimal() or not gpu.compute_units or int(units) == 0:
+    units = _property(device, *_UNITS)
+    if not units or not gpu.compute_units:
         return 1.0
-    return min(1.0, int(units) / gpu.compute_units)
+    return min(1.0, units / gpu.compute_units)
+
+
+#: What a recording and torch call the same property.
+_UNITS, _MEMORY = ("compute_units", "multi_processor_count"), ("total_memory_bytes", "total_memory")
+
+
+def _property(device: DeviceInfo, *names: str) -> int | None:
+    """The first of these that the device shows as a whole number."""
+    shown = (device.properties.get(name, "") for name in names)
+    return next((int(text) for text in shown if text.isdecimal() and len(text) < 20), None)
 
 
 def _peak_tflops(gpu: Gpu, dtype: str) -> float | None:

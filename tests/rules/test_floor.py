@@ -63,7 +63,9 @@ def test_what_a_call_takes_at_least(op: str, args: tuple[Arg, ...], expected: tu
     [
         ("add", (bf16(1024), bf16(1024), 1)),  # may never leave the cache
         ("mm.default", (bf16(8192), "TensorList")),
-        ("sum", (bf16(1 << 29),)),  # no formula
+        ("linalg_eig", (bf16(1024, 1024),)),  # may never leave the cache either
+        ("not_an_op", (bf16(1 << 29),)),
+        ("view", (bf16(1 << 29), (1 << 29,))),  # nothing to do
         ("mm.default", ()),
         ("bmm.default", (bf16(2), bf16(2))),
         ("convolution.default", (bf16(8, 3, 224, 224), bf16(64, 3, 7, 7))),
@@ -145,4 +147,4 @@ def test_a_case_with_its_backward_has_the_floor_of_both() -> None:
     attention = Case("k", "aten::scaled_dot_product_attention.default", (*[query] * 3, None, 0.0, True), grads=(query,))
     assert rounded(floor_of(attention, MI300X)) == (1471.7, "compute")  # 3.5 x 420.5
     activation = Case("k", "aten::layer_norm.default", (bf16(1 << 29),), grads=(bf16(1 << 29),))
-    assert rounded(floor_of(activation, MI300X)) == (962.3, "memory")  # 5 GiB, less the cache
+    assert rounded(floor_of(activation, MI300X)) == (911.7, "memory")  # 5 GiB, less the cache of each way
