@@ -162,7 +162,8 @@ class NotAudited:
     program itself runs on the CPU. The report lists it, the headline does not.
     ``missed``: an op of one device stands where the portable call should, so the trace is not what another would run.
     ``kernels`` is what ran on the device for it, over all times, where a recording says so. ``copies`` are those
-    between host and device inside its calls, all together.
+    between host and device inside its calls, all together. ``nbytes`` is what the calls of a collective passed, all
+    together, among at most ``n_ranks`` (0: not known).
     """
 
     what: str
@@ -173,6 +174,8 @@ class NotAudited:
     missed: bool = False
     kernels: tuple[Kernel, ...] = ()
     copies: tuple[Copy, ...] = ()
+    nbytes: int = 0
+    n_ranks: int = 0
 
 
 @dataclass(frozen=True)

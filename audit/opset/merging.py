@@ -80,6 +80,8 @@ def _added(old: NotAudited, new: NotAudited) -> NotAudited:
         old,
         n_calls=old.n_calls + new.n_calls,
         n_seen=old.n_seen + new.n_seen,
+        nbytes=old.nbytes + new.nbytes,
+        n_ranks=max(old.n_ranks, new.n_ranks),
         copies=_copies_together(old.copies + new.copies),
     )
 

@@ -166,7 +166,13 @@ def _counted(items: list[NotAudited]) -> tuple[NotAudited, ...]:
     for item in items:
         old = counted.get((item.what, item.reason))
         if old is not None:
-            item = dataclasses.replace(item, n_calls=old.n_calls + item.n_calls, n_seen=old.n_seen + item.n_seen)
+            item = dataclasses.replace(
+                item,
+                n_calls=old.n_calls + item.n_calls,
+                n_seen=old.n_seen + item.n_seen,
+                nbytes=old.nbytes + item.nbytes,
+                n_ranks=max(old.n_ranks, item.n_ranks),
+            )
         counted[item.what, item.reason] = item
     return tuple(counted[key] for key in sorted(counted))
 

@@ -9,6 +9,7 @@ from audit.report import device_time, text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
 from audit.report.page import amount_text
 from audit.report.rows import CaseRow, case_rows, coverage_of
+from audit.rules.not_audited import shown_reason
 from audit.verdicts import Coverage, Judgement
 
 #: Findings listed; the rest is counted. 100 rows of at most 400 characters stay below the 65,536 of a GitHub comment.
@@ -139,6 +140,7 @@ def _not_audited(judgement: Judgement) -> list[str]:
     if not skipped:
         return []
     body = [
-        [escaped(n.what), escaped(n.reason), text.count_text(n.n_calls or n.n_seen)] for n in skipped[:MAX_FINDINGS]
+        [escaped(n.what), escaped(shown_reason(n)), text.count_text(n.n_calls or n.n_seen)]
+        for n in skipped[:MAX_FINDINGS]
     ]
     return ["## Not audited\n\n" + table(["What", "Why", "Times:"], body)]

@@ -14,6 +14,7 @@ from audit.opset.file import Opset
 from audit.report import text
 from audit.report.opset_rows import op_rows, value_bytes_by_key
 from audit.report.terminal import plain_console, printed
+from audit.rules.not_audited import shown_reason
 from audit.schema import Arg, Case, Named, NotAudited, Trace, Values
 
 #: Cases of a difference, modules and lines of a case that are listed; the rest is counted.
@@ -65,7 +66,7 @@ def _print_not_audited(console: Console, items: Sequence[NotAudited]) -> None:
     table = _table(("what", "<"), ("calls", ">"), ("seen", ">"), ("reason", "<"))
     for item in items:
         counts = (text.count_text(n) if n else "–" for n in (item.n_calls, item.n_seen))
-        table.add_row(text.one_line(item.what), *counts, text.one_line(item.reason, 400))
+        table.add_row(text.one_line(item.what), *counts, text.one_line(shown_reason(item), 400))
     console.print(table)
 
 

@@ -18,6 +18,7 @@ import jinja2
 from audit.report import device_time, text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
 from audit.report.rows import CaseRow, OpRow, case_rows, coverage_of, op_rows, safe_name, status_counts
+from audit.rules.not_audited import shown_reason
 from audit.rules.rates import ceiling_rows
 from audit.schema import Comparison, Status
 from audit.verdicts import Coverage, Finding, Judgement
@@ -180,7 +181,9 @@ def left_out(judgement: Judgement) -> list[tuple[str, str, int]]:
         )
         for code, rows in doubts.items()
     ]
-    skipped = [(item.what, item.reason, item.n_calls or item.n_seen) for item in judgement.run.header.not_audited]
+    skipped = [
+        (item.what, shown_reason(item), item.n_calls or item.n_seen) for item in judgement.run.header.not_audited
+    ]
     return sorted(answers, key=lambda item: -item[2]) + sorted(skipped, key=lambda item: -item[2])
 
 

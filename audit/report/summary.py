@@ -40,6 +40,8 @@ def summary(judgement: Judgement) -> dict[str, Any]:
 
 def _not_audited(item: NotAudited) -> dict[str, Any]:
     content = {"what": item.what, "reason": item.reason, "calls": item.n_calls, "seen": item.n_seen}
+    if item.nbytes:
+        content |= {"bytes": item.nbytes, "ranks": item.n_ranks}
     if item.kernels:
         content["device_us"] = _number(sum(kernel.us for kernel in item.kernels))
     return content

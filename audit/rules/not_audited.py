@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from audit.rules.wording import plural
+from audit.rules.wording import plural, size
 from audit.schema import NotAudited
 from audit.verdicts import Finding
 
@@ -26,6 +26,14 @@ def not_audited_sentence(items: Iterable[NotAudited]) -> str:
         calls = sum(n for _, n in rest)
         shown.append(f"{len(rest)} more" + (f" ({plural(calls, 'call')})" if calls else ""))
     return f"Not audited: {'; '.join(shown)}."
+
+
+def shown_reason(item: NotAudited) -> str:
+    """Why there is no case, and of a collective how much it passed: ``...; 1.2 GiB in all, among 8 ranks``."""
+    if not item.nbytes:
+        return item.reason
+    among = f", among {plural(item.n_ranks, 'rank')}" if item.n_ranks else ""
+    return f"{item.reason}; {size(item.nbytes)} in all{among}"
 
 
 def missed_composites(name: str, items: Iterable[NotAudited]) -> Iterator[Finding]:
@@ -55,9 +63,15 @@ def _calls(items: Iterable[NotAudited]) -> list[tuple[str, int]]:
         groups.setdefault(_head(item.reason), []).append(item)
     counted = [(sum(item.n_calls for item in group), reason, group) for reason, group in groups.items()]
     return [
-        (f"{plural(n, 'call')} of {group[0].what if len(group) == 1 else plural(len(group), 'op')} ({reason})", n)
+        (f"{plural(n, 'call')} of {group[0].what if len(group) == 1 else plural(len(group), 'op')} ({why})", n)
         for n, reason, group in sorted(counted, key=lambda entry: (-entry[0], entry[1]))
+        for why in [f"{reason}{_passed(group)}"]
     ]
+
+
+def _passed(group: Iterable[NotAudited]) -> str:
+    nbytes = sum(item.nbytes for item in group)
+    return f", {size(nbytes)}" if nbytes else ""
 
 
 def _head(reason: str) -> str:

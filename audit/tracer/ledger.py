@@ -11,6 +11,7 @@ from collections import Counter
 from typing import Any
 
 from audit.schema import Case, Copy, NotAudited
+from audit.tracer.collectives import Message
 from audit.tracer.composites import is_vendor_op
 from audit.tracer.host_copies import host_copies
 from audit.tracer.record import Record, cases_of, folded_into, record_key
@@ -34,6 +35,7 @@ class Ledger:
         self.records: dict[Any, Record] = {}
         self._not_audited: Counter[tuple[str, str]] = Counter()
         self._seen: Counter[tuple[str, str]] = Counter()
+        self._passed: dict[tuple[str, str], Message] = {}
 
     def close(self) -> None:
         """Nothing is recorded from here on, on any thread."""
@@ -49,6 +51,7 @@ class Ledger:
         with self.lock:
             self.records.clear()
             self._not_audited.clear()
+            self._passed.clear()
             self.n_recorded = 0
 
     def move_to_accelerator(self, record: Record) -> None:
@@ -75,12 +78,16 @@ class Ledger:
             if not record.n_calls:
                 del self.records[on_cpu]
 
-    def name_call(self, what: str, reason: str) -> None:
-        """Counts a call that has no case."""
+    def name_call(self, what: str, reason: str, passed: Message | None = None) -> None:
+        """Counts a call that has no case, and what it ``passed`` among the ranks."""
         with self.lock:
             if self.open:
                 self.n_recorded += 1
                 self._not_audited[what, reason] += 1
+                if passed is not None:
+                    before = self._passed.get((what, reason), Message(0, 0))
+                    n_ranks = max(before.n_ranks, passed.n_ranks)
+                    self._passed[what, reason] = Message(before.nbytes + passed.nbytes, n_ranks)
 
     def name_thing(self, what: str, reason: str) -> None:
         """Counts something that is no recorded call: a compiled region entered, a process, a kernel launch."""
@@ -109,7 +116,8 @@ class Ledger:
                 calls[record.op, form_of_result(record.op, record.folded)] += record.n_calls
         whats = sorted(what for what in {*calls, *self._seen} if calls[what] or self._seen[what])
         copies = host_copies(self.records.values())
-        return tuple(_named(what, calls[what], self._seen[what], copies.get(what[0], ())) for what in whats)
+        named = (_named(what, calls[what], self._seen[what], copies.get(what[0], ())) for what in whats)
+        return tuple(_with_message(item, self._passed.get((item.what, item.reason))) for item in named)
 
     def cases(self, audited: list[Record]) -> tuple[dict[str, Case], dict[str, Span]]:
         """Cases by key, and the kept values by their names in the value file."""
@@ -131,3 +139,7 @@ def _named(what: tuple[str, str], n_calls: int, n_seen: int, copies: tuple[Copy,
     reason = what[1]
     missed = reason == _ONE_DEVICE
     return NotAudited(*what, n_calls, n_seen, computes=computes(reason), missed=missed, copies=copies)
+
+
+def _with_message(item: NotAudited, message: Message | None) -> NotAudited:
+    return item if message is None else dataclasses.replace(item, nbytes=message.nbytes, n_ranks=message.n_ranks)

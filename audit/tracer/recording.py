@@ -27,6 +27,7 @@ from audit.device.steering import in_force
 from audit.schema import Phase
 from audit.tracer import virtual_gpu
 from audit.tracer.backward import BackwardLinks, GradSampler
+from audit.tracer.collectives import message_of
 from audit.tracer.composites import (
     CompositeKernels,
     Interceptor,
@@ -42,7 +43,7 @@ from audit.tracer.ledger import Ledger
 from audit.tracer.record import Record, record_key
 from audit.tracer.signature import Folded, Folding, NotReplayable, uses_accelerator
 from audit.tracer.transforms import base_of, is_grad_alone, is_transformed, without_transforms
-from audit.tracer.unaudited import FAKE, HIGHER_ORDER, is_python_op, qualified_name, reason_for
+from audit.tracer.unaudited import COLLECTIVE, FAKE, HIGHER_ORDER, is_python_op, qualified_name, reason_for
 from audit.tracer.values import KeptCall, ValueRecorder
 from audit.tracer.whereabouts import ForwardPlaces, ModuleStack, SourceLines, within_transform
 
@@ -346,7 +347,8 @@ class Recording(TorchDispatchMode):
         if phase is None:
             return None
         if handling.unaudited:
-            self.ledger.name_call(handling.name, handling.unaudited)
+            passed = message_of(func, args, kwargs or {}) if handling.unaudited == COLLECTIVE else None
+            self.ledger.name_call(handling.name, handling.unaudited, passed)
             return None
         folding = Folding(accelerator, grad, wanting)
         try:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
+COLLECTIVE = "collective: needs the other ranks"
 #: By the beginning of the qualified overload.
 _REASONS: Mapping[tuple[str, ...], str] = {
     ("profiler::", "prim::"): "annotation for profilers: computes nothing",
@@ -20,7 +21,7 @@ _REASONS: Mapping[tuple[str, ...], str] = {
         "_c10d_functional_autograd::",
         "_dtensor::",
         "symm_mem::",
-    ): "collective: needs the other ranks",
+    ): COLLECTIVE,
     ("aten::from_file",): "opens a file: it depends on no device",
     ("prims::",): "primitive of torch's own decompositions: the aten ops that it calls are audited",
 }

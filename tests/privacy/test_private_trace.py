@@ -39,7 +39,7 @@ DECIDED = {
     DeviceTimes: "device evidence environment times ceilings",
     Source: "kind name mode n_steps error private",
     Case: "key op args kwargs phase grads settings n_calls modules sources values n_recomputed",
-    NotAudited: "what reason n_calls n_seen computes missed kernels copies",
+    NotAudited: "what reason n_calls n_seen computes missed kernels copies nbytes n_ranks",
     TensorSpec: "sizes strides dtype offset extent storage layout requires_grad host conj neg",
     Named: "kind name",
     Values: "stored n_sampled minimum maximum mean std n_nan n_posinf n_neginf zero_fraction subnormal_fraction "

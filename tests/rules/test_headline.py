@@ -122,3 +122,14 @@ def test_an_op_of_one_device_is_a_root_cause_said_first(build):
     assert headline.startswith(
         "Model.py was traced into ops that only this machine's device has (aten::cudnn_rnn.default)"
     )
+
+
+def test_what_collectives_passed_stands_beside_their_reason():
+    from audit.rules.not_audited import not_audited_sentence, shown_reason
+    from audit.schema import NotAudited
+
+    reason = "collective: needs the other ranks"
+    item = NotAudited("c10d::allreduce_.default", reason, 12, nbytes=3 << 29, n_ranks=8)
+    assert shown_reason(item) == "collective: needs the other ranks; 1.5 GiB in all, among 8 ranks"
+    assert not_audited_sentence([item]) == ("Not audited: 12 calls of c10d::allreduce_.default (collective, 1.5 GiB).")
+    assert shown_reason(NotAudited("c10d::barrier.default", reason)) == reason

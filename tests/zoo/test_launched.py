@@ -57,5 +57,6 @@ def test_both_ranks_compute_what_they_compute_untraced_and_name_their_collective
     assert len(files) == 2
     for trace in map(read_opset, files):
         assert any(item.reason.startswith("collective: ") and item.n_calls for item in trace.not_audited)
+        assert any(item.nbytes > 0 and item.n_ranks == 2 for item in trace.not_audited)
         accounted = sum(case.n_calls for case in trace.cases) + sum(item.n_calls for item in trace.not_audited)
         assert trace.n_recorded == accounted
