@@ -85,6 +85,8 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "total_us": _number(verdict.total_us),
         "floor_us": _number(verdict.floor_us),
         "bound": verdict.bound,
+        "flops": _number(verdict.flops),
+        "op_class": verdict.op_class,
     }
 
 

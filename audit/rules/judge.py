@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 from audit.codec import signature_text
 from audit.knowledge.kernels import classify_kernel
+from audit.knowledge.op_classes import class_of
 from audit.rules.chosen_path import heaviest_kernel
 from audit.rules.coverage import coverage
-from audit.rules.floor import floor_of
+from audit.rules.floor import floor_of_work
 from audit.rules.headline import headline
 from audit.rules.host_traffic import custom_ops
 from audit.rules.inconclusive import never_measured
@@ -17,17 +18,21 @@ from audit.rules.not_audited import missed_composites
 from audit.rules.predict import predict
 from audit.rules.preflight import root_causes
 from audit.rules.registry import RULES
+from audit.rules.shown_rates import shown_ceilings
 from audit.rules.speed import TIMED
 from audit.rules.support import started_only
 from audit.rules.thresholds import DEFAULT, Thresholds
 from audit.rules.wording import plural
-from audit.schema import DEVICE_STATUSES, Case, Measurement, Run, Status, Timing
+from audit.rules.work import Work, work_of
+from audit.schema import DEVICE_STATUSES, Case, Ceilings, Measurement, Run, Status, Timing
 from audit.verdicts import Finding, Judgement, Verdict
 
 
 def judge(run: Run, *, thresholds: Thresholds = DEFAULT) -> Judgement:
     """Judges every case of a run file, whole or cut short."""
-    verdicts = tuple(_verdict(case, run, thresholds) for case in run.cases)
+    works = {case.key: work_of(case, run.measurements.get(case.key)) for case in run.cases} if _is_gpu(run) else {}
+    ceilings = shown_ceilings(run, works)
+    verdicts = tuple(_verdict(case, run, works.get(case.key), ceilings, thresholds) for case in run.cases)
     totals = coverage(verdicts)
     causes = (
         *missed_composites(run.header.source.name, run.header.not_audited),
@@ -47,7 +52,7 @@ def status_of(findings: Iterable[Finding]) -> Status:
     return "inconclusive" if "inconclusive" in statuses else "supported"
 
 
-def _verdict(case: Case, run: Run, thresholds: Thresholds) -> Verdict:
+def _verdict(case: Case, run: Run, work: Work | None, ceilings: Ceilings | None, thresholds: Thresholds) -> Verdict:
     predicted = run.header.evidence == "predicted"
     measurement = None if predicted else run.measurements.get(case.key)
     arch = run.header.device.arch
@@ -55,7 +60,9 @@ def _verdict(case: Case, run: Run, thresholds: Thresholds) -> Verdict:
     kernel = heaviest_kernel(measurement) if measurement is not None else None
     device_time = measurement.device_time if measurement is not None else None
     reference_time = measurement.reference_time if measurement is not None else None
-    floor = floor_of(case, run.header.device, run.header.ceilings) if device_time is not None and _is_gpu(run) else None
+    floor = None
+    if work is not None and device_time is not None:
+        floor = floor_of_work(work, case, run.header.device, ceilings, measurement)
     return Verdict(
         key=case.key,
         op=case.op,
@@ -72,6 +79,9 @@ def _verdict(case: Case, run: Run, thresholds: Thresholds) -> Verdict:
         total_us=_total_us(case, device_time),
         floor_us=floor.us if floor is not None else None,
         bound=floor.bound if floor is not None else None,
+        flops=work.flops if work is not None else None,
+        moved_bytes=work.moved_bytes if work is not None else None,
+        op_class=class_of(case.op),
     )
 
 

@@ -25,7 +25,7 @@ def test_the_summary_has_the_fields_of_format_1(make_judgement: Callable[..., Ju
     assert len(content["verdicts"]) == 60
     fields = {
         "key", "op", "status", "calls", "phase", "modules", "signature", "findings", "device_us", "reference_us",
-        "library", "total_us", "floor_us", "bound",
+        "library", "total_us", "floor_us", "bound", "flops", "op_class",
     }  # fmt: skip
     assert all(set(verdict) == fields for verdict in content["verdicts"])
 
@@ -63,6 +63,8 @@ def test_a_verdict_and_its_finding_are_written_whole(make_judgement: Callable[..
         "total_us": None,
         "floor_us": None,
         "bound": None,
+        "flops": None,
+        "op_class": None,
     }
 
 
