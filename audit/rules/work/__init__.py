@@ -46,9 +46,9 @@ def work_of(case: Case, measurement: Measurement | None = None) -> Work | None:
         if op_class in ("view", "other") or _does_nothing(call) or _crosses_the_bus(case, op_class, measurement):
             return None
         amount = _amount(call, op_class, _result_bytes(measurement))
+        work = Work(op_class, float(amount.flops), amount.dtype, float(amount.read_bytes), float(amount.written_bytes))
     except (Unsaid, OverflowError):
         return None
-    work = Work(op_class, float(amount.flops), amount.dtype, float(amount.read_bytes), float(amount.written_bytes))
     return work if work.flops > 0 or work.moved_bytes > 0 else None
 
 
