@@ -13,6 +13,7 @@ from audit.rules.floor import floor_of_work
 from audit.rules.headline import headline
 from audit.rules.host_traffic import custom_ops
 from audit.rules.inconclusive import never_measured
+from audit.rules.kernel_records import unseen_cases
 from audit.rules.known import annotate
 from audit.rules.not_audited import missed_composites
 from audit.rules.predict import predict
@@ -39,6 +40,7 @@ def judge(run: Run, *, thresholds: Thresholds = DEFAULT) -> Judgement:
         *_shared_error(run, verdicts, thresholds),
         *custom_ops(run.header.not_audited, thresholds),
         *root_causes(run.header.preflight),
+        *unseen_cases(run),
     )
     return Judgement(run, verdicts, totals, headline(run, verdicts, totals, causes), causes, thresholds.rows())
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from audit.rules.arguments import n_calls_seen
 from audit.rules.thresholds import Thresholds
-from audit.rules.wording import duration
-from audit.schema import IMPORTED, Case, Measurement, RunHeader, Timing
+from audit.rules.wording import duration, plural
+from audit.schema import IMPORTED, Case, Measurement, Run, RunHeader, Timing
 from audit.verdicts import Finding
 
 #: Kernels and copies that explain less than this share of the time between the events are not all that ran.
@@ -16,6 +16,8 @@ EXPLAINED_FRACTION = 0.5
 OVERLAP_FACTOR = 2.0
 #: What a launch costs where the device's was not measured; an H200 takes 5 us from event to event, older cards 10.
 LAUNCH_US = 10.0
+#: More cases than this without a complete path make a remark on the whole run.
+UNSEEN_FRACTION = 0.1
 #: So many launches long must the time be: below it the cost of the events is most of it.
 MIN_LAUNCHES = 4
 
@@ -53,6 +55,22 @@ def unexplained(case: Case, measurement: Measurement, header: RunHeader, thresho
     elif seen_us > OVERLAP_FACTOR * time.median_us + launches_us:
         message = f"{duration(seen_us)} of kernels ran in {duration(time.median_us)}"
         yield Finding("FBK306", "supported", f"{message}: beside each other, or slower under the profiler", data)
+
+
+def unseen_cases(run: Run) -> Iterator[Finding]:
+    """FBK306 of the run: of more than a tenth of the cases that ran on a GPU the path is not known."""
+    if run.header.device.backend not in ("hip", "cuda") or run.header.source.kind == IMPORTED:
+        return
+    ran = [measurement for measurement in run.measurements.values() if measurement.device.kind == "ok"]
+    unseen = sum(not measurement.path.complete for measurement in ran)
+    if unseen > UNSEEN_FRACTION * len(ran):
+        yield Finding(
+            "FBK306",
+            "supported",
+            f"the profiler did not vouch for what it saw of {unseen} of the {plural(len(ran), 'case')} that ran: a "
+            "fallback may be hidden there",
+            {"n_cases": unseen, "n_ran": len(ran), "remedy": "rocm-audit doctor --selftest"},
+        )
 
 
 def host_was_ahead(time: Timing) -> bool:

@@ -45,9 +45,10 @@ def _n_ranks(given: dict[str, Any]) -> int:
     """Of the group by its size, itself or its name."""
     if isinstance(size := given.get("group_size"), int):
         return size
+    distributed: Any = torch.distributed
     try:
         if isinstance(name := given.get("group_name"), str):
-            return int(torch.distributed.distributed_c10d._resolve_process_group(name).size())
-        return int(torch.distributed.ProcessGroup.unbox(given["process_group"]).size())
+            return int(distributed.distributed_c10d._resolve_process_group(name).size())
+        return int(distributed.ProcessGroup.unbox(given["process_group"]).size())
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):  # private, and a group may be gone
         return 0

@@ -39,15 +39,15 @@ def measure() -> Iterator[Line]:
         yield Line("gpu", "not measured", "torch sees no HIP or CUDA GPU here")
         return
     device = Watched()
-    bare_us = host_us_of_a_small_op(device)
+    before = a_small_op(device)
     first_s, _ = stopped(lambda: device.observe(lambda: None))
     yield Line("first profiler session of a process", f"{first_s:.2f} s", "with the profiler's test of itself")
-    yield Line("issuing an op on one element", f"{bare_us:.1f} µs", "before that session")
-    yield Line("the same", f"{host_us_of_a_small_op(device):.1f} µs", "after it")
+    yield Line("an op on one element: issued, on the device", before, "before that session")
+    yield Line("the same", a_small_op(device), "after it")
     with tempfile.TemporaryDirectory() as folder:
         yield from cases(device, Path(folder))
     yield from sessions(device)
-    yield Line("issuing an op on one element", f"{host_us_of_a_small_op(device):.1f} µs", "after all sessions")
+    yield Line("an op on one element: issued, on the device", a_small_op(device), "after all sessions")
 
 
 class Watched(GpuDevice):
@@ -114,10 +114,11 @@ def sessions(device: Watched) -> Iterator[Line]:
     )
 
 
-def host_us_of_a_small_op(device: GpuDevice) -> float:
+def a_small_op(device: GpuDevice) -> str:
+    """Its time on the host and between the events."""
     one = torch.zeros(1, device=device.torch_device)
     timing = GpuDevice.time(device, lambda: one.add_(1.0), 0.2)
-    return timing.host_us or 0.0
+    return f"{timing.host_us:.1f} µs, {timing.median_us:.1f} µs"
 
 
 def plain_s(device: Watched, side: DeviceSide, case: Case, job: dict[str, Any]) -> float:

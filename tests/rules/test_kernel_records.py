@@ -51,3 +51,20 @@ def test_without_markers_the_path_is_unknown_and_not_judged_by_time(build):
     path = Path(observed=True, complete=False, moved_us=0.0)
     [finding] = build.findings(build.measurement(path=path, device_time=_time(100.0)))
     assert "the observer had not passed its self-test" in finding.message
+
+
+def test_a_run_whose_profiler_cannot_be_believed_says_so_once(build):
+    seen, unseen = Path(observed=True, complete=True), Path(observed=True)
+
+    def remarks(n_unseen, n_seen, backend="hip"):
+        keys = [f"mm-{number}" for number in range(n_unseen + n_seen)]
+        paths = [unseen] * n_unseen + [seen] * n_seen
+        measured = tuple(build.measurement(key=key, path=path) for key, path in zip(keys, paths, strict=True))
+        judgement = build.judgement(tuple(build.case(key=key) for key in keys), measured, backend)
+        return [cause.message for cause in judgement.root_causes if cause.code == "FBK306"]
+
+    assert remarks(2, 10) == [
+        "the profiler did not vouch for what it saw of 2 of the 12 cases that ran: a fallback may be hidden there"
+    ]
+    assert remarks(1, 10) == []
+    assert remarks(5, 0, backend="sim") == []
