@@ -9,18 +9,24 @@ from typing import TypeAlias
 from audit.codec import contiguous_strides, signature_text
 from audit.knowledge.kernels import classify_kernel
 from audit.rules.chosen_path import heaviest_kernel
+from audit.rules.common_call import common_call
 from audit.schema import Arg, Case, Phase, Run, TensorSpec
 from audit.verdicts import SideBySide, SideRow
 
-#: Op, phase and signature. Strides are left out: devices lay out what they compute as they like.
+#: Op, phase and signature, in what all ops of that kind of call have in common. Strides are left out: devices lay out
+#: what they compute as they like.
 _Kind: TypeAlias = tuple[str, Phase, str]
 
 
 @dataclass
 class _Calls:
-    """All calls of a kind in one run; ``us`` is their device time, ``heaviest_us`` that of the case that names it."""
+    """All calls of a kind in one run; ``us`` is their device time, ``heaviest_us`` that of the case that names it.
+
+    ``op`` and ``signature`` are this run's own.
+    """
 
     op: str
+    signature: str
     keys: list[str] = field(default_factory=list)
     n_calls: int = 0
     us: float = 0.0
@@ -46,11 +52,12 @@ def side_by_side(here: Run, there: Run) -> SideBySide:
 
 def _row(kind: _Kind, ours: _Calls | None, theirs: _Calls | None, n_ours: int, n_theirs: int) -> SideRow:
     op, phase, signature = kind
-    ours, theirs = ours or _Calls(op), theirs or _Calls(op)
+    ours, theirs = ours or _Calls(op, signature), theirs or _Calls(op, signature)
+    named = ours if ours.n_calls else theirs
     return SideRow(
-        op=ours.op if ours.n_calls else theirs.op,
+        op=named.op,
         phase=phase,
-        signature=signature,
+        signature=named.signature,
         keys=tuple(ours.keys),
         n_here=ours.n_calls,
         n_there=theirs.n_calls,
@@ -68,8 +75,12 @@ def _kinds(run: Run) -> dict[_Kind, _Calls]:
     for case, us, library in _timed(run):
         args = tuple(_without_strides(arg) for arg in case.args)
         kwargs = tuple((name, _without_strides(arg)) for name, arg in case.kwargs)
-        kind = (case.op.partition(".")[0], case.phase, signature_text(args, kwargs, case.grads, case.settings))
-        calls = found.setdefault(kind, _Calls(case.op))
+        base = case.op.partition(".")[0]
+        its_own = signature_text(args, kwargs, case.grads, case.settings)
+        if not kwargs:
+            base, args = common_call(base, args)
+        kind = (base, case.phase, signature_text(args, kwargs, case.grads, case.settings))
+        calls = found.setdefault(kind, _Calls(case.op, its_own))
         calls.keys.append(case.key)
         calls.n_calls += case.n_calls
         calls.us += us
