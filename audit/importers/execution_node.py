@@ -10,10 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 from audit.codec import contiguous_strides, reach
 from audit.importers.call_arguments import DTYPES
+from audit.importers.enumerations import ENUMERATIONS, constant
 from audit.schema import Arg, Named, TensorSpec
 from audit.tracer.unaudited import META
 
@@ -24,23 +25,6 @@ _MAX_DEPTH = 8
 _SCHEMA = re.compile(r"(?P<op>\w+::\w+)(?:\.(?P<overload>\w+))?\(", re.ASCII)
 #: Longest schema of torch 2.13 with default values: about 1,500 characters.
 _MAX_SCHEMA = 1 << 14
-
-#: Numbers of enumerations, in the order of c10/core/ScalarType.h, Layout.h and MemoryFormat.h.
-_ENUMERATIONS: Mapping[str, tuple[Literal["dtype", "layout", "memory_format"], tuple[str, ...]]] = {
-    "ScalarType": ("dtype", (
-        *"uint8 int8 int16 int32 int64 float16 float32 float64 complex32 complex64 complex128 bool qint8 quint8 qint32 "
-        "bfloat16 quint4x2 quint2x4 bits1x8 bits2x4 bits4x2 bits8 bits16 float8_e5m2 float8_e4m3fn float8_e5m2fnuz "
-        "float8_e4m3fnuz uint16 uint32 uint64".split(),
-        *(f"uint{bits}" for bits in range(1, 8)), *(f"int{bits}" for bits in range(1, 8)),
-        "float8_e8m0fnu", "float4_e2m1fn_x2",
-    )),
-    "Layout": ("layout", (
-        "strided", "sparse_coo", "sparse_csr", "_mkldnn", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged",
-    )),
-    "MemoryFormat": ("memory_format", (
-        "contiguous_format", "preserve_format", "channels_last", "channels_last_3d",
-    )),
-}  # fmt: skip
 
 
 class NodeError(ValueError):
@@ -189,11 +173,12 @@ class _Arguments:
 
 def _integer(value: int, wanted: str) -> Arg:
     """A number, or the torch constant that it stands for."""
-    for kind, (name, members) in _ENUMERATIONS.items():
+    for kind, (name, _) in ENUMERATIONS.items():
         if kind in wanted:
-            if not 0 <= value < len(members):
+            named = constant(kind, value)
+            if named is None:
                 raise NotACase(f"{name} number {value}")
-            return Named(name, members[value])
+            return named
     if not -_INT64 <= value < _INT64:
         raise NotACase("an integer beyond 64 bits")
     return value

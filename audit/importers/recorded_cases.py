@@ -10,6 +10,7 @@ from audit.codec import DecodeError, case_key, item_bytes, tensors_of
 from audit.importers.call_arguments import arguments_of
 from audit.importers.device_time import Alike, AlikeCalls, DeviceTime, Work
 from audit.importers.owners import Orphaned, level_of
+from audit.importers.recorded_call import recorded_call
 from audit.importers.recording import Recording
 from audit.knowledge.dispatch import qualified
 from audit.schema import Case, Copy, Measurement, NotAudited, Outcome, Path, Timing
@@ -67,9 +68,10 @@ def _case(recording: Recording, key: Alike, group: AlikeCalls) -> Case:
         raise ValueError(_COLLECTIVE)
     elif level_of(name) == "frame" or arguments < 0:
         raise ValueError(_FRAME)
-    op = qualified(name)
-    args = arguments_of(recording.arguments[arguments])
-    case = Case(case_key(op, args, (), phase, None), op, args, phase=phase, n_calls=group.n_calls)
+    written = recording.arguments[arguments]
+    args = arguments_of(written)
+    op, args, kwargs = recorded_call(name, tuple(written.get("Input type", ())), args)
+    case = Case(case_key(op, args, kwargs, phase, None), op, args, kwargs, phase=phase, n_calls=group.n_calls)
     try:
         check_case(case)
     except DecodeError as error:

@@ -17,17 +17,19 @@ from typing import TextIO
 
 YAML = "torchgen/packaged/ATen/native/native_functions.yaml"
 SOURCE = "native_functions.yaml of the torch wheel"
-FIELDS = ("op", "kind", "kernel", "torch_version", "source")
+FIELDS = ("op", "kind", "kernel", "arguments", "torch_version", "source")
 
 
 @dataclass
 class Entry:
     """One ``- func:`` block. ``dispatch`` maps a dispatch key to the kernel's name; None: no dispatch section.
 
-    ``ufunc``: torchgen generates the CPU and CUDA kernels from a scalar inner loop.
+    ``arguments`` is what stands between the brackets. ``ufunc``: torchgen generates the CPU and CUDA kernels from a
+    scalar inner loop.
     """
 
     op: str
+    arguments: str = ""
     dispatch: dict[str, str] | None = None
     delegate: str = ""
     ufunc: bool = False
@@ -40,8 +42,8 @@ def parse(text: str) -> list[Entry]:
     inside_dispatch = False
     for line in text.splitlines():
         line = line.split(" #")[0].rstrip()
-        if match := re.match(r"- func: ([\w.]+)\(", line):
-            entries.append(Entry(overload(match[1])))
+        if match := re.match(r"- func: ([\w.]+)\((.*)\) ->", line):
+            entries.append(Entry(overload(match[1]), match[2]))
             inside_dispatch = False
         elif re.match(r"  dispatch:$", line):
             entries[-1].dispatch = {}
@@ -100,8 +102,9 @@ def write(target: TextIO, entries: list[Entry], torch_version: str) -> None:
     """The table, sorted by op, each row with where it came from."""
     writer = csv.writer(target, lineterminator="\n")
     writer.writerow(FIELDS)
+    arguments = {entry.op: entry.arguments for entry in entries}
     for op, kind, kernel in sorted(set(classify(entries))):
-        writer.writerow((op, kind, kernel, torch_version, SOURCE))
+        writer.writerow((op, kind, kernel, arguments.get(op, ""), torch_version, SOURCE))
 
 
 def main() -> None:

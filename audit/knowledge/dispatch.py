@@ -12,11 +12,13 @@ from audit.knowledge.tables import rows
 @dataclass(frozen=True)
 class Dispatch:
     """``kind``: ``cuda`` its own kernel, ``composite`` built of other ops, ``other layout`` sparse, nested or quantised
-    tensors only, ``none`` no GPU kernel. ``torch_version`` is the release the table was made from."""
+    tensors only, ``none`` no GPU kernel. ``arguments`` is the schema's text between the brackets, empty where torch
+    generates the op. ``torch_version`` is the release the table was made from."""
 
     op: str
     kind: str
     kernel: str
+    arguments: str
     torch_version: str
     source: str
 
@@ -24,10 +26,7 @@ class Dispatch:
 @cache
 def load_dispatch() -> Mapping[str, Dispatch]:
     """By qualified overload, ``aten::add.Tensor``."""
-    return {
-        row["op"]: Dispatch(row["op"], row["kind"], row["kernel"], row["torch_version"], row["source"])
-        for row in rows("dispatch.csv")
-    }
+    return {row["op"]: Dispatch(**row) for row in rows("dispatch.csv")}
 
 
 #: Composites of other ops that a tracer keeps whole, since what they call depends on the device.

@@ -20,8 +20,8 @@ _COMMON: Mapping[str, str] = {
     "native_batch_norm_backward": "grad input weight train eps mask",
     "convolution": "input weight bias stride padding dilation transposed output_padding groups",
     "convolution_backward": "grad input weight stride padding dilation transposed output_padding groups mask",
-    "_scaled_dot_product_flash_attention": "query key value bias dropout causal scale",
-    "_scaled_dot_product_flash_attention_backward": "grad query key value bias dropout causal scale",
+    "_scaled_dot_product_flash_attention": "query key value bias dropout causal",
+    "_scaled_dot_product_flash_attention_backward": "grad query key value bias dropout causal",
 }
 _STATISTICS = "running_mean running_var save_mean save_var"
 _HOW = "groups benchmark deterministic"
@@ -60,17 +60,17 @@ _FORMS: tuple[tuple[str, str, str, Mapping[str, Arg]], ...] = (
        f"input grad weight padding output_padding stride dilation {how} mask", _TRANSPOSED)
       for how in (_HOW, f"{_HOW} allow_tf32")),
     ("_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention",
-     "query key value dropout causal debug scale", {"bias": None}),
+     "query key value dropout causal debug", {"bias": None}),
     ("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
-     "query key value bias logsumexp dropout causal scale", {}),
+     "query key value bias logsumexp dropout causal", {}),
     ("_scaled_dot_product_flash_attention", "_scaled_dot_product_cudnn_attention",
-     "query key value bias logsumexp dropout causal debug scale", {}),
+     "query key value bias logsumexp dropout causal debug", {}),
     ("_scaled_dot_product_flash_attention_backward", "_scaled_dot_product_flash_attention_backward",
-     f"grad query key value out logsumexp {_CUM} dropout causal seed offset scale", {"bias": None}),
+     f"grad query key value out logsumexp {_CUM} dropout causal seed offset", {"bias": None}),
     ("_scaled_dot_product_flash_attention_backward", "_scaled_dot_product_efficient_attention_backward",
-     "grad query key value bias out logsumexp seed offset dropout mask causal scale", {}),
+     "grad query key value bias out logsumexp seed offset dropout mask causal", {}),
     ("_scaled_dot_product_flash_attention_backward", "_scaled_dot_product_cudnn_attention_backward",
-     f"grad query key value out logsumexp seed offset bias {_CUM} dropout causal scale", {}),
+     f"grad query key value out logsumexp seed offset bias {_CUM} dropout causal", {}),
 )  # fmt: skip
 
 
@@ -97,7 +97,8 @@ BY_OP: Mapping[tuple[str, int], _Form] = dict(_forms())
 
 def common_call(op: str, args: tuple[Arg, ...]) -> tuple[str, tuple[Arg, ...]]:
     """The kind of call, and of the arguments what all ops of that kind take; ``op`` and ``args`` as they are where
-    there is none, or where these are not the arguments that the op is known to take. ``op`` has no overload."""
+    there is none, or where these are not the arguments that the op is known to take. ``op`` has no overload; ``args``
+    are those by position, for what goes by keyword (attention's scale) has the same name in all ops of a kind."""
     form = BY_OP.get((op, len(args)))
     if form is None:
         return op, args

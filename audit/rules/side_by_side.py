@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from audit.codec import contiguous_strides, signature_text
 from audit.knowledge.kernels import classify_kernel
+from audit.knowledge.signatures import overloads_of
 from audit.rules.chosen_path import heaviest_kernel
 from audit.rules.common_call import common_call
 from audit.schema import Arg, Case, Phase, Run, TensorSpec
@@ -75,11 +76,9 @@ def _kinds(run: Run) -> dict[_Kind, _Calls]:
     for case, us, library in _timed(run):
         args = tuple(_without_strides(arg) for arg in case.args)
         kwargs = tuple((name, _without_strides(arg)) for name, arg in case.kwargs)
-        base = case.op.partition(".")[0]
         its_own = signature_text(args, kwargs, case.grads, case.settings)
-        if not kwargs:
-            base, args = common_call(base, args)
-        kind = (base, case.phase, signature_text(args, kwargs, case.grads, case.settings))
+        common, taken = common_call(case.op.partition(".")[0], _with_defaults(case.op, args))
+        kind = (common, case.phase, signature_text(taken, kwargs, case.grads, case.settings))
         calls = found.setdefault(kind, _Calls(case.op, its_own))
         calls.keys.append(case.key)
         calls.n_calls += case.n_calls
@@ -98,6 +97,13 @@ def _timed(run: Run) -> Iterator[tuple[Case, float, str | None]]:
         kernel = heaviest_kernel(measurement)
         us = time.total_us if time.total_us is not None else time.median_us * case.n_calls
         yield case, us, classify_kernel(kernel.name).library if kernel is not None else None
+
+
+def _with_defaults(op: str, args: tuple[Arg, ...]) -> tuple[Arg, ...]:
+    """A tracer leaves out what is as it would be without; a profiler writes it down."""
+    parameters = [one for one in overloads_of(op.partition(".")[0]).get(op, ()) if not one.by_keyword]
+    left_out = parameters[len(args) :]
+    return (*args, *(one.default for one in left_out)) if all(one.has_default for one in left_out) else args
 
 
 def _without_strides(arg: Arg) -> Arg:

@@ -13,7 +13,7 @@ from audit.importers.kineto import read_recording
 from audit.report.device_time import library_rows, library_totals, unowned_rows
 from audit.rules.judge import judge
 from audit.rules.side_by_side import side_by_side
-from audit.schema import Run, TensorSpec
+from audit.schema import Case, Run, TensorSpec
 from audit.verdicts import SideBySide
 from tests.importers.joined import Op, ns_by_op, total_ns
 
@@ -37,8 +37,9 @@ def milliseconds(run: Run) -> tuple[float, float]:
     return cases / 1000, left / 1000
 
 
-def as_op(op: str, args: tuple[object, ...]) -> Op:
-    return op.partition(".")[0], str([list(arg.sizes) for arg in args if isinstance(arg, TensorSpec)])
+def as_op(case: Case) -> Op:
+    args = (*case.args, *(arg for _, arg in case.kwargs))
+    return case.op.partition(".")[0], str([list(arg.sizes) for arg in args if isinstance(arg, TensorSpec)])
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -55,7 +56,7 @@ def test_device_times_by_op_are_those_of_a_join_by_correlation_id(traces: Path, 
     for case in run.cases:
         if case.op.startswith("aten::"):
             kernels = run.measurements[case.key].path.kernels
-            op = as_op(case.op, case.args)
+            op = as_op(case)
             ours[op] = ours.get(op, 0) + sum(round(kernel.us * 1000) for kernel in kernels)
     assert ours == ns_by_op(traces / f"{name}.json.gz", set(ours))
     assert ours
