@@ -59,3 +59,6 @@ class CpuDevice:
 
     def ceilings(self) -> None:
         return None
+
+    def free_memory(self) -> None:
+        return None

@@ -39,6 +39,9 @@ class CacheFlush:
                 return False
         return True
 
+    def free(self) -> None:
+        self._buffer = None
+
     def queue(self, times: int = 1) -> None:
         """Queues so many flushes; none where there is no memory for the buffer."""
         if self._buffer is not None:

@@ -17,6 +17,7 @@ from audit.device.ceilings import measure_ceilings
 from audit.device.event_timer import CacheFlush, EventTimer
 from audit.device.guarded import GuardedStorage, host_copy
 from audit.device.library_state import library_state
+from audit.device.peak_memory import PeakMemory
 from audit.device.profile import Profiler
 from audit.schema import Ceilings, DeviceInfo, Path, Timing
 
@@ -72,7 +73,7 @@ class GpuDevice:
         self._properties: Any = torch.cuda.get_device_properties(self._device)
         self._profiler: Profiler | None = None
         self._flush = CacheFlush(self._device)
-        self._held_bytes = 0
+        self._peak = PeakMemory(self._device)
         self._within = ""
 
     @property
@@ -102,20 +103,25 @@ class GpuDevice:
         are two of each, for a temporary. Where memory is short the larger blocks are left as they are.
         """
         blocks: list[torch.Tensor] = []
-        for size in sorted([*n_bytes, *n_bytes]):
-            try:
-                blocks.append(torch.full((max(int(size), 1),), byte, dtype=torch.uint8, device=self._device))
-            except torch.OutOfMemoryError:
-                break
-        self.synchronize()
-        blocks.clear()
-        torch.cuda.reset_peak_memory_stats(self._device)  # these blocks are the audit's, not the case's
+        with self._peak.set_aside():
+            for size in sorted([*n_bytes, *n_bytes]):
+                try:
+                    blocks.append(torch.full((max(int(size), 1),), byte, dtype=torch.uint8, device=self._device))
+                except torch.OutOfMemoryError:
+                    break
+            self.synchronize()
+            blocks.clear()
 
     def observe(self, call: Callable[[], T]) -> tuple[T, Path]:
-        """Runs ``call`` once under the profiler; ``complete`` says that the profiler saw a known GEMM before."""
-        if self._profiler is None:
-            self._profiler = Profiler(self.synchronize, self._flush.queue)
-            self._profiler.test_itself(self._device)
+        """Runs ``call`` once under the profiler, with cold caches.
+
+        ``complete`` says that the profiler saw a known GEMM before, and what it must see around this call.
+        """
+        with self._peak.set_aside():
+            self._flush.allocate()
+            if self._profiler is None:
+                self._profiler = Profiler(self.synchronize, self._flush.queue)
+                self._profiler.test_itself(self._device)
         return self._profiler.observe(call, self._within)
 
     def time(self, call: Callable[[], object], budget_s: float) -> Timing:
@@ -124,7 +130,9 @@ class GpuDevice:
         The flush of the caches is queued first. It is repeated where the call took longer to issue, so that the time
         has no gaps in which the device waited for the host.
         """
-        return EventTimer(self._flush, call).repeat(budget_s)
+        with self._peak.set_aside():
+            timer = EventTimer(self._flush, call)
+        return timer.repeat(budget_s)
 
     def ceilings(self) -> Ceilings:
         """Takes two or three seconds, and leaves the allocator's blocks free."""
@@ -137,9 +145,13 @@ class GpuDevice:
         """Starts the count of ``peak_bytes`` anew, from what the audit itself holds."""
         # A backward case runs inside an autograd node of the replay's own, whose ops are not the case's.
         self._within = op.split(".")[0] if phase == "backward" else ""
-        self._flush.allocate()  # now, or the count would take it for the case's
-        self._held_bytes = int(torch.cuda.memory_allocated(self._device))
-        torch.cuda.reset_peak_memory_stats(self._device)
+        self._peak.begin()
 
     def peak_bytes(self) -> int | None:
-        return max(int(torch.cuda.max_memory_allocated(self._device)) - self._held_bytes, 0)
+        return self._peak.n_bytes
+
+    def free_memory(self) -> None:
+        """The flush goes too: a case must not lack its 512 MiB."""
+        with self._peak.set_aside():
+            self._flush.free()
+        torch.cuda.empty_cache()

@@ -74,3 +74,7 @@ class Device(Protocol):
     def peak_bytes(self) -> int | None:
         """Peak device memory since ``begin_case``, or None where there is no such count."""
         ...
+
+    def free_memory(self) -> None:
+        """Gives back what is kept for later, so that a case that lacks memory has all of it."""
+        ...

@@ -273,5 +273,4 @@ class DeviceSide:
 
     def _free_memory(self) -> None:
         gc.collect()
-        if self._device.torch_device.type == "cuda":
-            torch.cuda.empty_cache()
+        self._device.free_memory()

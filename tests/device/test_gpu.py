@@ -148,6 +148,9 @@ def test_peak_memory_is_the_case_s_and_not_what_was_there_before(device: GpuDevi
     device.begin_case("aten::empty.memory_format", "forward")
     torch.empty(32 << 20, dtype=torch.uint8, device=device.torch_device)
     device.time(lambda: None, 0.001)
+    device.fill_fresh_memory(0x3C, [48 << 20])
+    device.free_memory()
+    device.time(lambda: None, 0.001)
     assert device.peak_bytes() == 32 << 20
     del before
 

@@ -102,6 +102,9 @@ class SimDevice:
     def ceilings(self) -> None:
         return None
 
+    def free_memory(self) -> None:
+        return None
+
 
 def summed_kernels(kernels: Iterable[Kernel]) -> tuple[Kernel, ...]:
     """One entry per name, in order of first appearance."""
