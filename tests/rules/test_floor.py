@@ -7,9 +7,27 @@ from typing import Any
 import pytest
 
 from audit.codec import contiguous_strides
-from audit.rules.floor import Floor, floor_of
-from audit.rules.rates import ceiling_rows
-from audit.schema import Arg, Case, Ceilings, DeviceInfo, Rate, TensorSpec
+from audit.rules.floor import Floor, beyond_cache, floor_of
+from audit.rules.judge import judge
+from audit.rules.rates import cache_bytes, ceiling_rows
+from audit.rules.shown_rates import shown_ceilings
+from audit.rules.work import work_of
+from audit.schema import (
+    Arg,
+    Case,
+    Ceilings,
+    DeviceInfo,
+    Kernel,
+    Measurement,
+    Outcome,
+    Path,
+    Rate,
+    Run,
+    RunHeader,
+    Source,
+    TensorSpec,
+    Timing,
+)
 
 MI300X = DeviceInfo("hip", "AMD Instinct MI300X VF", "gfx942", {"compute_units": "304"})
 
@@ -148,3 +166,104 @@ def test_a_case_with_its_backward_has_the_floor_of_both() -> None:
     assert rounded(floor_of(attention, MI300X)) == (1471.7, "compute")  # 3.5 x 420.5
     activation = Case("k", "aten::layer_norm.default", (bf16(1 << 29),), grads=(bf16(1 << 29),))
     assert rounded(floor_of(activation, MI300X)) == (911.7, "memory")  # 5 GiB, less the cache of each way
+
+
+# --- the third bound, and what a run has shown --------------------------------------------------------------------
+
+
+def measured(us: float, *kernels: Kernel, complete: bool = True, key: str = "k") -> Measurement:
+    path = Path(observed=True, complete=complete, kernels=kernels)
+    return Measurement(key, Outcome("ok"), Outcome("ok"), path=path, device_time=Timing(us, 0.0, 9))
+
+
+SMALL = Case("k", "aten::add.Tensor", (bf16(1024), bf16(1024)))
+
+
+def test_an_op_needs_one_launch_at_least() -> None:
+    assert floor_of(SMALL, MI300X) is None  # not measured
+    found = floor_of(SMALL, MI300X, MEASURED, measured(9.0, Kernel("a", 4.0), Kernel("b", 4.0)))
+    assert found is not None
+    assert (found.us, found.bound) == (6.0, "launch")
+    assert (found.work.flops, found.work.moved_bytes, found.work.op_class) == (0.0, 6144.0, "elementwise")
+
+
+def test_a_call_that_launched_nothing_needs_none() -> None:
+    assert floor_of(SMALL, MI300X, MEASURED, measured(1.0)) is None
+    assert floor_of(SMALL, MI300X, MEASURED, measured(1.0, complete=False)) is not None  # a record may be lost
+
+
+def test_a_convolution_by_transform_does_fewer_operations_than_were_counted() -> None:
+    args = (bf16(64, 64, 56, 56), bf16(64, 64, 3, 3), None, (1, 1), (1, 1), (1, 1), False, (0, 0), 1)
+    case = Case("k", "aten::convolution.default", args)
+    direct = floor_of(case, MI300X, MEASURED, measured(50.0, Kernel("igemm_fwd_gtcx3_nhwc_bf16", 40.0)))
+    transformed = floor_of(case, MI300X, MEASURED, measured(50.0, Kernel("miopenSp3AsmConv_Winograd_v30_3_1", 40.0)))
+    assert rounded(direct) == (22.6, "compute")
+    assert rounded(transformed) == (6.0, "launch")
+
+
+def test_the_second_level_that_torch_tells_of_counts_where_no_product_is_known() -> None:
+    case = Case("k", "aten::relu.default", (bf16(1 << 20),))
+    device = DeviceInfo("hip", "another GPU", "gfx1999", {"L2_cache_size": str(8 << 20)})
+    assert beyond_cache_of(case, device) == 0.0
+    assert beyond_cache_of(case, DeviceInfo("hip", "another GPU", "gfx1999")) == float(4 << 20)
+
+
+def beyond_cache_of(case: Case, device: DeviceInfo) -> float:
+    found = work_of(case)
+    assert found is not None
+    return beyond_cache(case, found, device)
+
+
+def run_of(*timed: tuple[Case, float], ceilings: Ceilings | None = MEASURED) -> Run:
+    header = RunHeader(
+        "measured", Source("script", "s"), MI300X, {}, {}, "", "0", len(timed), len(timed), ceilings=ceilings
+    )
+    measurements = {case.key: measured(us, Kernel("a", us), key=case.key) for case, us in timed}
+    return Run(header, tuple(case for case, _ in timed), measurements)
+
+
+def shown(run: Run) -> Ceilings | None:
+    return shown_ceilings(run, {case.key: work_of(case) for case in run.cases})
+
+
+PRODUCT = Case("mm", "aten::mm.default", (bf16(8192, 8192), bf16(8192, 8192)))
+COPY = Case("copy", "aten::clone.default", (bf16(1 << 29),))
+
+
+def test_what_a_call_of_the_run_did_the_device_can_do() -> None:
+    found = shown(run_of((PRODUCT, 1500.0), (COPY, 450.0), (SMALL, 5.0)))
+    assert found is not None
+    # 2 x 8192^3 operations in 1500 µs; 2 GiB less the cache in 450
+    assert round(found.gemm_tflops["bfloat16"].median) == 733
+    assert round(found.copy_gbs.median) == 4176
+    assert found.launch_us.median == 5.0
+    assert found.gemm_tflops["tf32"] == MEASURED.gemm_tflops["tf32"]
+
+
+def test_no_call_raises_a_ceiling_above_the_datasheet() -> None:
+    found = shown(run_of((PRODUCT, 1.0), (COPY, 1.0)))
+    assert found is not None
+    assert (found.gemm_tflops["bfloat16"].median, found.copy_gbs.median) == (1307.4, 5300.0)
+
+
+def test_slower_calls_and_runs_without_ceilings_change_nothing() -> None:
+    assert shown(run_of((PRODUCT, 9000.0), (COPY, 9000.0), (SMALL, 90.0))) == MEASURED
+    assert shown(run_of((PRODUCT, 1500.0), ceilings=None)) is None
+
+
+def test_no_verdict_has_a_time_below_its_floor() -> None:
+    run = run_of((PRODUCT, 1500.0), (COPY, 450.0), (SMALL, 5.0))
+    verdicts = judge(run).verdicts
+    assert [(v.key, v.bound, v.op_class, v.flops) for v in verdicts] == [
+        ("mm", "compute", "gemm", 2.0 * 8192**3),
+        ("copy", "memory", "copy", 0.0),
+        ("k", "launch", "elementwise", 0.0),
+    ]
+    assert all(v.floor_us == pytest.approx(v.device_us) for v in verdicts)
+
+
+def test_a_replays_names_of_properties_find_the_product_too() -> None:
+    shown_by_torch = {"multi_processor_count": "132", "total_memory": "150109880320", "L2_cache_size": "62914560"}
+    h200 = DeviceInfo("cuda", "NVIDIA H200", "sm_90", shown_by_torch)
+    assert rounded(floor_of(PRODUCT, h200)) == (1111.3, "compute")
+    assert cache_bytes(h200) == 62914560

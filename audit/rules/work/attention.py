@@ -29,11 +29,13 @@ class _Places:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """``pairs``: of a query with a key, over batch and heads; ``width`` of query and key, ``value_width`` of value."""
+    """``pairs``: of a query with a key, over batch and heads; ``width`` of query and key, ``value_width`` of value;
+    ``keys_share``: of the keys, how many any query meets."""
 
     pairs: float
     width: int
     value_width: int
+    keys_share: float
 
 
 def _forward(places: _Places) -> Callable[[Call], Amount]:
@@ -42,12 +44,16 @@ def _forward(places: _Places) -> Callable[[Call], Amount]:
         found = _sizes(call, places, query, key, value)
         flops = 2.0 * found.pairs * (found.width + found.value_width)
         written = size_bytes((*query.sizes[:-1], value.sizes[-1]), query.dtype)
-        read = read_once([query, key, value, *_more(call, places)])
+        read = read_once([query, *_more(call, places)]) + found.keys_share * read_once([key, value])
         if call.case.grads is None:
             return Amount(flops, query.dtype, read, written)
         # Its backward with it: the gradient is read, the operands again, and a gradient of each is written.
         wanted = read_once(spec for spec in (query, key, value) if spec.requires_grad) or read_once([query])
-        again = read_once([query, key, value]) + sum(read_once([sound(g)]) for g in call.case.grads if g is not None)
+        again = (
+            read_once([query])
+            + found.keys_share * read_once([key, value])
+            + sum(read_once([sound(g)]) for g in call.case.grads if g is not None)
+        )
         backward = 2.0 * found.pairs * (3 * found.width + 2 * found.value_width)
         return Amount(flops + backward, query.dtype, read + again, written + wanted)
 
@@ -61,7 +67,7 @@ def _backward(places: _Places) -> Callable[[Call], Amount]:
         query, key, value = _operands(call, places)
         gradient = call.tensor(0, "grad_out")
         found = _sizes(call, places, query, key, value)
-        read = read_once([gradient, query, key, value, *_more(call, places)])
+        read = read_once([gradient, query, *_more(call, places)]) + found.keys_share * read_once([key, value])
         flops = 2.0 * found.pairs * (3 * found.width + 2 * found.value_width)
         return Amount(flops, query.dtype, read, sum(size_bytes(s.sizes, s.dtype) for s in (query, key, value)))
 
@@ -89,14 +95,15 @@ def _sizes(call: Call, places: _Places, query: TensorSpec, key: TensorSpec, valu
         raise Unsaid("a dimension of heads")
     n_queries, n_keys = query.sizes[axis], key.sizes[axis]
     others = prod(query.sizes[:-1]) // n_queries if n_queries else 0
-    pairs = float(others * n_queries * n_keys)
+    pairs, keys_share = float(others * n_queries * n_keys), 1.0
     if lengths:  # sequences one after another: were they of one length, there would be fewest pairs
         pairs /= max(sound(lengths[0]).sizes[0] - 1, 1) if lengths[0].sizes else 1
     elif _is_narrowed(call):
-        pairs = 0.0
+        pairs = keys_share = 0.0
     if _may_be_causal(call, places):
         pairs *= min(0.5, 0.5 * (n_queries + 1) / n_keys) if n_keys else 0.0
-    return _Sizes(pairs, query.sizes[-1], value.sizes[-1])
+        keys_share *= min(1.0, n_queries / n_keys) if n_keys else 1.0
+    return _Sizes(pairs, query.sizes[-1], value.sizes[-1], keys_share)
 
 
 def _may_be_causal(call: Call, places: _Places) -> bool:

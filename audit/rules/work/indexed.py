@@ -98,11 +98,15 @@ def scattered(call: Call) -> tuple[float, float | None]:
     """(read, written): in place, what the source holds; else the whole of the first operand, read and written."""
     if call.base == "embedding_dense_backward":
         return _embedding_gradient(call)
+    if call.base in ("masked_scatter", "fill_diagonal"):  # who knows how many are true; the diagonal is small
+        return 0.0 if call.in_place else distinct_bytes(first_tensor(call)), 0.0 if call.in_place else None
     if call.base not in _SOURCE:
         return read_once(call.operands(without=dict(call.case.kwargs))), None
     target, source = first_tensor(call), call.get(_SOURCE[call.base], "")
     rest = read_once(call.operands(without=(0, _SOURCE[call.base], *dict(call.case.kwargs))))
     given = distinct_bytes(sound(source)) if isinstance(source, TensorSpec) and not source.host else 0.0
+    if call.base.startswith("scatter") and isinstance(source, TensorSpec):  # its index may be smaller
+        given = min(given, float(prod(_index(call, 2).sizes) * item_bytes(source.dtype)))
     if not call.in_place:
         return rest + max(given, distinct_bytes(target)), size_bytes(target.sizes, target.dtype)
     return rest + given, min(given * _share_of_rows(call), distinct_bytes(target))

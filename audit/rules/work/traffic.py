@@ -27,6 +27,8 @@ def moved(call: Call, op_class: OpClass, result_bytes: float | None) -> Amount:
         read, by_formula = scattered(call)
     elif op_class in _WRITTEN:
         read, by_formula = _read(call, op_class), _or_none(_WRITTEN[op_class], call)
+        if op_class == "copy" and by_formula is None:  # a part of it, as far as anybody knows
+            read = min(read, result_bytes or 0.0)
     else:
         raise Unsaid(op_class)
     if by_formula is None or (result_bytes is not None and not call.in_place):
@@ -57,8 +59,11 @@ def _read(call: Call, op_class: OpClass) -> float:
     base, by_name = call.base, tuple(dict(call.case.kwargs))
     if base in _ONE_OF_A_ROW:
         return _one_of_a_row(call)
+    if "ctc_loss" in base:
+        raise Unsaid("which labels the targets have")
     unread: tuple[int | str, ...] = by_name
-    if base in UNREAD_FIRST or (op_class == "random" and call.in_place and "dropout" not in base):
+    drawn = op_class == "random" and "dropout" not in base and (call.in_place or call.case.op.endswith("bernoulli.p"))
+    if base in UNREAD_FIRST or drawn:
         unread = (0, *by_name)
     elif base in _SIZES_ONLY:
         unread = (_SIZES_ONLY[base], *by_name)
@@ -89,11 +94,11 @@ _SIZES_ONLY: Mapping[str, int] = {
         _adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward adaptive_avg_pool3d_backward
         adaptive_max_pool2d_backward adaptive_max_pool3d_backward reflection_pad1d_backward reflection_pad2d_backward
         reflection_pad3d_backward replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward
-        bucketize
+        grid_sampler_2d_backward grid_sampler_3d_backward rrelu_with_noise bucketize
         """.split(),
         1,
     ),
-    "searchsorted": 0,
+    **dict.fromkeys(("searchsorted", "trace", "batch_norm_gather_stats", "batch_norm_gather_stats_with_counts"), 0),
     "log_sigmoid_backward": 2,
 }
 _RESAMPLING = ("upsample", "_upsample", "grid_sampler", "cudnn_grid_sampler")
@@ -101,7 +106,9 @@ _RESAMPLING = ("upsample", "_upsample", "grid_sampler", "cudnn_grid_sampler")
 
 def _pooled_share(call: Call) -> float:
     """Of the input, what any window covers: less than all where steps are wider than the window."""
-    if "adaptive" in call.base or "fractional" in call.base or call.base.endswith("_backward"):
+    if "fractional" in call.base:
+        return 0.0
+    if "adaptive" in call.base or "unpool" in call.base or call.base.endswith("_backward"):
         return 1.0
     n = next((n for n in (1, 2, 3) if f"pool{n}d" in call.base), 0)
     if not n:
@@ -118,6 +125,8 @@ def _like_operands(call: Call) -> float:
     """Of an elementwise op: the sizes that its operands are repeated to."""
     if call.in_place:
         return distinct_bytes(first_tensor(call))
+    if call.base == "where" and len(call.case.args) == 1:
+        raise Unsaid("how many are true")
     tensors = call.operands(without=dict(call.case.kwargs))
     n = prod(broadcast(*(spec.sizes for spec in tensors))) if tensors else 0
     if call.base == "glu":
@@ -127,7 +136,7 @@ def _like_operands(call: Call) -> float:
 
 def _result_width(call: Call, tensors: list[TensorSpec]) -> int:
     """Bytes of an element of the result: the widest of floats; where other dtypes take part, the least possible."""
-    if call.base in _BOOLEAN or call.base.startswith("logical_"):
+    if call.base in _BOOLEAN or call.base.startswith(("logical_", "quantize_")):
         return 1
     widths = [item_bytes(spec.dtype) for spec in tensors if spec.sizes] or [item_bytes(s.dtype) for s in tensors]
     if not widths or 0 in widths:
