@@ -2,7 +2,8 @@
 
 What is above is the most that can be gained, and no judgement. The largest of the three is the floor (the roofline of
 Williams, Waterman and Patterson, CACM 52, 2009, with a launch below it). Bytes that fit the last level of cache may
-never touch memory, so only those beyond it count: once, and twice where a backward comes after a forward.
+never touch memory, so only those beyond it count. A replay flushes the caches before each call that it times: what such
+a call reads comes from memory, and only what it writes may stay.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def floor_of_work(
     """The same where the work is known already."""
     bandwidth_gbs, tflops = rates_of(device, ceilings, _REAL.get(work.dtype, work.dtype))
     compute_us = work.flops / (tflops * 1e6) if tflops and not _by_transform(work, measurement) else 0.0
-    memory_us = beyond_cache(case, work, device) / (bandwidth_gbs * 1e3) if bandwidth_gbs else 0.0
+    memory_us = beyond_cache(case, work, device, measurement) / (bandwidth_gbs * 1e3) if bandwidth_gbs else 0.0
     limits: dict[Bound, float] = {
         "compute": compute_us,
         "memory": memory_us,
@@ -53,9 +54,20 @@ def floor_of_work(
     return Floor(limits[bound], bound, work) if limits[bound] > 0 else None
 
 
-def beyond_cache(case: Case, work: Work, device: DeviceInfo) -> float:
-    """Bytes that no cache of the device can keep from its memory."""
-    return max(0.0, work.moved_bytes - cache_bytes(device) * (1 if case.grads is None else 2))
+def beyond_cache(case: Case, work: Work, device: DeviceInfo, measurement: Measurement | None) -> float:
+    """Bytes that no cache of the device can keep from its memory; a backward may find a second cacheful there."""
+    cache = cache_bytes(device)
+    if case.grads is not None:
+        return max(0.0, work.moved_bytes - 2 * cache)
+    if _began_cold(measurement):
+        return work.read_bytes + max(0.0, work.written_bytes - cache)
+    return max(0.0, work.moved_bytes - cache)
+
+
+def _began_cold(measurement: Measurement | None) -> bool:
+    """Whether the caches were flushed before each timed call, for which a device takes time (``Timing.lead_us``)."""
+    time = measurement.device_time if measurement is not None else None
+    return time is not None and time.lead_us is not None and time.lead_us > 0
 
 
 def ran_nothing(measurement: Measurement | None) -> bool:

@@ -30,7 +30,7 @@ def shown_ceilings(run: Run, works: Mapping[str, Work | None]) -> Ceilings | Non
             continue
         if work.op_class == "gemm":
             fastest[work.dtype] = max(fastest.get(work.dtype, 0.0), work.flops / us / 1e6)
-        bandwidth = max(bandwidth, beyond_cache(case, work, run.header.device) / us / 1e3)
+        bandwidth = max(bandwidth, beyond_cache(case, work, run.header.device, measurement) / us / 1e3)
         launch = min(launch, us) if launch is not None else None
     return dataclasses.replace(
         ceilings,

@@ -171,9 +171,12 @@ def test_a_case_with_its_backward_has_the_floor_of_both() -> None:
 # --- the third bound, and what a run has shown --------------------------------------------------------------------
 
 
-def measured(us: float, *kernels: Kernel, complete: bool = True, key: str = "k") -> Measurement:
+def measured(
+    us: float, *kernels: Kernel, complete: bool = True, key: str = "k", lead_us: float | None = None
+) -> Measurement:
     path = Path(observed=True, complete=complete, kernels=kernels)
-    return Measurement(key, Outcome("ok"), Outcome("ok"), path=path, device_time=Timing(us, 0.0, 9))
+    time = Timing(us, 0.0, 9, lead_us=lead_us)
+    return Measurement(key, Outcome("ok"), Outcome("ok"), path=path, device_time=time)
 
 
 SMALL = Case("k", "aten::add.Tensor", (bf16(1024), bf16(1024)))
@@ -211,7 +214,15 @@ def test_the_second_level_that_torch_tells_of_counts_where_no_product_is_known()
 def beyond_cache_of(case: Case, device: DeviceInfo) -> float:
     found = work_of(case)
     assert found is not None
-    return beyond_cache(case, found, device)
+    return beyond_cache(case, found, device, None)
+
+
+def test_after_a_flush_what_is_read_comes_from_memory() -> None:
+    case = Case("k", "aten::relu.default", (bf16(64 << 20),))  # 128 MiB of each
+    cold = measured(60.0, Kernel("a", 60.0), lead_us=150.0)
+    assert rounded(floor_of(case, MI300X, MEASURED, cold)) == (33.6, "memory")
+    for warm in (measured(60.0, Kernel("a", 60.0)), measured(60.0, Kernel("a", 60.0), lead_us=0.0)):
+        assert rounded(floor_of(case, MI300X, MEASURED, warm)) == (6.0, "launch")
 
 
 def run_of(*timed: tuple[Case, float], ceilings: Ceilings | None = MEASURED) -> Run:
