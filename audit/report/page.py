@@ -18,6 +18,7 @@ import jinja2
 from audit.report import device_time, text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
 from audit.report.rows import CaseRow, OpRow, case_rows, coverage_of, op_rows, safe_name, status_counts
+from audit.rules.host_time import host_sentence
 from audit.rules.not_audited import shown_reason
 from audit.rules.rates import ceiling_rows
 from audit.schema import Comparison, Status
@@ -70,6 +71,7 @@ def render(judgement: Judgement) -> str:
     dearer, cheaper = device_time.sides(judgement.beside) if judgement.beside else ([], [])
     return template.render(
         judgement=judgement,
+        host_time=host_sentence(judgement.run),
         header=header,
         evidence=evidence_text(header),
         ops=ops,

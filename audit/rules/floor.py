@@ -74,7 +74,7 @@ def ran_nothing(measurement: Measurement | None) -> bool:
     """Whether a trustworthy observer saw no kernel and no copy."""
     if measurement is None or not measurement.path.complete:
         return False
-    return not measurement.path.kernels and not measurement.path.copies
+    return not measurement.path.kernels and not measurement.path.copies and not measurement.path.moved_us
 
 
 def _by_transform(work: Work, measurement: Measurement | None) -> bool:
