@@ -20,6 +20,8 @@ from audit.schema import NOT_RECORDED, Arg
 #: Op, arguments by position, and by keyword.
 Call: TypeAlias = "tuple[str, tuple[Arg, ...], tuple[tuple[str, Arg], ...]]"
 
+#: More than any op has (`mkldnn_rnn_layer_backward`: 23), so that a stranger's lists fill no memory.
+_MAX_PARAMETERS = 64
 _TENSOR_LISTS = ("TensorList", "OptionalTensorList")
 #: What a profiler has a number for.
 _NUMBERS = frozenset(("Scalar", "int", "SymInt", "float", "bool", "QScheme", *ENUMERATIONS))
@@ -28,7 +30,7 @@ _NUMBERS = frozenset(("Scalar", "int", "SymInt", "float", "bool", "QScheme", *EN
 def recorded_call(base: str, words: tuple[str, ...], args: tuple[Arg, ...]) -> Call:
     """Of ``aten::add``, what the profiler calls its arguments, and these. ``args`` by position where more than one
     overload is possible, or none: another release may have other ones."""
-    op = _overload(base, words) if words and len(words) == len(args) else None
+    op = _overload(base, words) if 0 < len(words) == len(args) <= _MAX_PARAMETERS else None
     if op is None:
         return qualified(base), args, ()
     by_position: list[Arg] = []
@@ -42,7 +44,7 @@ def recorded_call(base: str, words: tuple[str, ...], args: tuple[Arg, ...]) -> C
     return op, tuple(by_position), tuple(by_keyword)
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=4096)
 def _overload(base: str, words: tuple[str, ...]) -> str | None:
     """The only overload that can be called so."""
     fitting = [

@@ -10,7 +10,7 @@ from audit.codec import contiguous_strides, signature_text
 from audit.knowledge.kernels import classify_kernel
 from audit.knowledge.signatures import overloads_of
 from audit.rules.chosen_path import heaviest_kernel
-from audit.rules.common_call import common_call
+from audit.rules.kind_of_call import kind_of_call
 from audit.schema import Arg, Case, Phase, Run, TensorSpec
 from audit.verdicts import SideBySide, SideRow
 
@@ -75,10 +75,10 @@ def _kinds(run: Run) -> dict[_Kind, _Calls]:
     found: dict[_Kind, _Calls] = {}
     for case, us, library in _timed(run):
         args = tuple(_without_strides(arg) for arg in case.args)
-        kwargs = tuple((name, _without_strides(arg)) for name, arg in case.kwargs)
+        kwargs = tuple((name, _without_strides(arg)) for name, arg in sorted(case.kwargs, key=lambda item: item[0]))
         its_own = signature_text(args, kwargs, case.grads, case.settings)
-        common, taken = common_call(case.op.partition(".")[0], _with_defaults(case.op, args))
-        kind = (common, case.phase, signature_text(taken, kwargs, case.grads, case.settings))
+        name, taken = kind_of_call(case.op.partition(".")[0], _with_defaults(case.op, args))
+        kind = (name, case.phase, signature_text(taken, kwargs, case.grads, case.settings))
         calls = found.setdefault(kind, _Calls(case.op, its_own))
         calls.keys.append(case.key)
         calls.n_calls += case.n_calls

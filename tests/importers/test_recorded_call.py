@@ -61,6 +61,7 @@ def test_one_overload_takes_such_arguments(
         ("add", (F, S), (X,)),
         ("add", ("", "", ""), (None, None, None)),
         ("no_such_op", (F,), (X,)),
+        ("add", (F,) * 70, (X,) * 70),
     ],
 )
 def test_what_may_be_several_or_none_stays_as_it_was_written(

@@ -11,7 +11,7 @@ import pytest
 
 from audit.codec import signature_text
 from audit.importers.kineto import read_recording
-from audit.rules.common_call import BY_OP, common_call
+from audit.rules.kind_of_call import BY_OP, kind_of_call
 from audit.rules.side_by_side import side_by_side
 from audit.schema import NOT_RECORDED, Arg, TensorSpec
 from audit.verdicts import SideBySide
@@ -140,7 +140,7 @@ def test_any_list_of_arguments_is_taken() -> None:
     for (name, length), form in BY_OP.items():
         for _ in range(50):
             args = tuple(chance.choices(pool, k=max(0, length + chance.choice((-1, 0, 0, 0, 1)))))
-            kind, taken = common_call(name, args)
+            kind, taken = kind_of_call(name, args)
             assert (kind, taken) == (name, args) or kind in (form.kind, name)
             assert signature_text(taken, ())
 

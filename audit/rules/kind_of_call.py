@@ -95,7 +95,7 @@ def _forms() -> Iterator[tuple[tuple[str, int], _Form]]:
 BY_OP: Mapping[tuple[str, int], _Form] = dict(_forms())
 
 
-def common_call(op: str, args: tuple[Arg, ...]) -> tuple[str, tuple[Arg, ...]]:
+def kind_of_call(op: str, args: tuple[Arg, ...]) -> tuple[str, tuple[Arg, ...]]:
     """The kind of call, and of the arguments what all ops of that kind take; ``op`` and ``args`` as they are where
     there is none, or where these are not the arguments that the op is known to take. ``op`` has no overload; ``args``
     are those by position, for what goes by keyword (attention's scale) has the same name in all ops of a kind."""
