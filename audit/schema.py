@@ -293,7 +293,8 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Path:
-    """The path the op took, as seen beside it. ``observed``: an observer ran; ``complete``: its self-test passed.
+    """The path the op took, as seen beside it. ``observed``: an observer ran; ``complete``: its self-test passed, and
+    it saw what it had to see before and after the call.
 
     ``chosen_ops`` are qualified ops that ran inside (``aten::_scaled_dot_product_flash_attention.default``). Kernels
     and copies are of ``n_calls`` calls together: of one in a replay, of all that a recording saw. ``moved_us`` is the
