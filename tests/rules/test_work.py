@@ -275,6 +275,8 @@ LIST = (spec(100), spec(28))
         ("_to_copy", (spec(8, 16), 6, None, None, None, False, None), (256, 512)),  # a profiler's number of float32
         ("cat", ((spec(8, 16), spec(2, 16)), 0), (320, 320)),
         ("repeat", (spec(8, 16), (3, 1)), (256, 768)),
+        ("constant_pad_nd", (spec(8, 16), (1, 1, 0, 2)), (256, 10 * 18 * 2)),
+        ("constant_pad_nd", (spec(8, 16), (-1, -1)), (8 * 14 * 2, 8 * 14 * 2)),  # the border is not read
         ("slice_backward", (spec(4, 16), (8, 16), 0, 0, 4, 1), (128, 256)),
         ("sum.dim_IntList", (spec(8, 16), (1,)), (256, 0)),  # its result is not told of
         ("cumsum", (spec(8, 16), 1), (256, 256)),
@@ -289,6 +291,9 @@ LIST = (spec(100), spec(28))
         ("index.Tensor", (BIG, (ids(5),)), (5 * 8 + 5 * 128, 5 * 128)),
         ("index.Tensor", (BIG, (None, ids(5))), (5 * 8 + 5 * 2000, 5 * 2000)),
         ("gather", (BIG, 1, ids(1000, 2)), (2000 * 8 + 4000, 4000)),
+        ("_embedding_bag", (BIG, ids(5), ids(2), False, 0, False, None), (5 * 8 + 2 * 8 + 5 * 128, 2 * 128)),
+        ("upsample_nearest2d", (spec(1, 2, 8, 8), (16, 16), None, None), (256, 1024)),
+        ("upsample_nearest2d", (spec(1, 2, 8, 8), (4, 4), None, None), (64, 64)),  # passes over three quarters
         # more rows than there are
         ("embedding", (spec(2, 64), ids(500)), (500 * 8 + 256, 500 * 128)),
         ("index_add_", (BIG, 0, ids(5), spec(5, 64)), (40 + 640, 640)),

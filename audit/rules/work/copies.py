@@ -72,6 +72,19 @@ def _around(call: Call) -> float:
     return size_bytes(_sizes(call, 1), first_tensor(call).dtype)
 
 
+def _padded(call: Call) -> float:
+    """Pairs of widths, the last dimension's first; one below zero cuts off."""
+    sizes, pads = list(first_tensor(call).sizes), call.get(1, "pad")
+    widths = [width for width in pads if type(width) is int] if isinstance(pads, tuple) else [0]
+    if len(widths) % 2 or len(widths) > 2 * len(sizes):
+        raise Unsaid("widths of a border")
+    for place in range(len(widths) // 2):
+        sizes[-1 - place] += widths[2 * place] + widths[2 * place + 1]
+    if min(sizes, default=0) < 0:
+        raise Unsaid("a border that fits")
+    return size_bytes(sizes, first_tensor(call).dtype)
+
+
 def _with_mask(call: Call) -> float:
     spec = first_tensor(call)
     return size_bytes(spec.sizes, spec.dtype) + prod(spec.sizes)
@@ -94,6 +107,7 @@ WRITTEN: Mapping[str, Callable[[Call], float]] = {
     **dict.fromkeys(("new_zeros", "new_ones", "new_full"), _of_sizes(1)),
     **dict.fromkeys(("cat", "concat", "stack", "_stack"), _joined),
     **dict.fromkeys(("slice_backward", "select_backward", "diagonal_backward"), _around),
+    "constant_pad_nd": _padded,
     "repeat": _repeated,
     "native_dropout": _with_mask,
 }

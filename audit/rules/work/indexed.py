@@ -24,20 +24,33 @@ def gathered(call: Call, result_bytes: float | None) -> tuple[float, float]:
         return distinct_bytes(source), result_bytes or 0.0
     formula = _ROWS.get(call.base)
     if formula is None or (result_bytes is not None and call.base in _BY_RESULT):
-        if result_bytes is None:
-            raise Unsaid("the size of the result")
+        result_bytes = _resampled(call, source) if result_bytes is None else result_bytes
         return read_once(others) + min(result_bytes, distinct_bytes(source)), result_bytes
     index, row = formula(call, source)
     n = prod(index.sizes)
     known = call.n_distinct(index) if call.base in _WHOLE_ROWS else None
     width = item_bytes(source.dtype)
     named = min(float(min(n, n if known is None else known) * row * width), distinct_bytes(source))
-    written = result_bytes if result_bytes is not None else float(n * row * width)
+    n_results = _n_bags(call) if call.base in _BAGS else n
+    written = result_bytes if result_bytes is not None else float(n_results * row * width)
     return read_once(others) + named, written
 
 
 def _embedding(call: Call, source: TensorSpec) -> tuple[TensorSpec, int]:
     return _index(call, 1), prod(source.sizes[1:])
+
+
+def _n_bags(call: Call) -> int:
+    """Rows that are summed up, by where each sum begins."""
+    return prod(call.tensor(2, "offsets", 1).sizes)
+
+
+def _resampled(call: Call, source: TensorSpec) -> float:
+    """The result of ``upsample_*``, where its sizes are given. Raises Unsaid for other ops."""
+    if "upsample" not in call.base or len(source.sizes) < 3:
+        raise Unsaid("the size of the result")
+    sizes = call.numbers(1, "output_size", len(source.sizes) - 2)
+    return size_bytes((*source.sizes[:2], *sizes), source.dtype)
 
 
 def _index_select(call: Call, source: TensorSpec) -> tuple[TensorSpec, int]:
@@ -84,13 +97,17 @@ def _index(call: Call, place: int) -> TensorSpec:
 
 _ROWS: Mapping[str, Callable[[Call, TensorSpec], tuple[TensorSpec, int]]] = {
     "embedding": _embedding,
+    "embedding_bag": _embedding,
+    "_embedding_bag": _embedding,
+    "_embedding_bag_forward_only": _embedding,
     "index_select": _index_select,
     "index": _by_indices,
     "_unsafe_index": _by_indices,
     "gather": _gather,
     "take": _take,
 }
-_WHOLE_ROWS = frozenset(("embedding", "index_select", "index", "_unsafe_index"))
+_BAGS = frozenset(("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only"))
+_WHOLE_ROWS = _BAGS | {"embedding", "index_select", "index", "_unsafe_index"}
 _BY_RESULT = frozenset(("index", "_unsafe_index"))
 
 

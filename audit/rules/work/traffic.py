@@ -27,8 +27,8 @@ def moved(call: Call, op_class: OpClass, result_bytes: float | None) -> Amount:
         read, by_formula = scattered(call)
     elif op_class in _WRITTEN:
         read, by_formula = _read(call, op_class), _or_none(_WRITTEN[op_class], call)
-        if op_class == "copy" and by_formula is None:  # a part of it, as far as anybody knows
-            read = min(read, result_bytes or 0.0)
+        if op_class == "copy" and (by_formula is None or call.base == "constant_pad_nd"):
+            read = min(read, by_formula or result_bytes or 0.0)  # a part of the source, as far as anybody knows
     else:
         raise Unsaid(op_class)
     if by_formula is None or (result_bytes is not None and not call.in_place):
