@@ -5,7 +5,10 @@ Each case is a different op. Its measuring runs in this process, as it does in a
 
 from __future__ import annotations
 
+import os
 import statistics
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +20,7 @@ from torch.nn import functional
 
 from audit.detect.registry import DETECTORS
 from audit.device.gpu import GpuDevice, flavour
+from audit.device.profile import Profiler
 from audit.replay.engine import ReplaySettings
 from audit.replay.execute import call
 from audit.replay.inputs import seed_generators
@@ -27,6 +31,7 @@ from audit.schema import Case, Source, Timing
 from audit.schema import Path as Taken
 from audit.tracer.recorder import Recorder
 from tests.bench.lines import Line
+from tests.bench.material import CHECKOUT
 
 T = TypeVar("T")
 N_PLAIN = 20
@@ -47,6 +52,8 @@ def measure() -> Iterator[Line]:
     with tempfile.TemporaryDirectory() as folder:
         yield from cases(device, Path(folder))
     yield from sessions(device)
+    yield from parts_of_a_session(device)
+    yield from with_teardown()
     yield Line("an op on one element: issued, on the device", a_small_op(device), "after all sessions")
 
 
@@ -112,6 +119,42 @@ def sessions(device: Watched) -> Iterator[Line]:
     yield Line(
         "sessions without the product's kernel", f"{lost} of {N_SESSIONS}", "in one process, one after the other"
     )
+
+
+def parts_of_a_session(device: Watched) -> Iterator[Line]:
+    """Torch's own start and stop, without markers and pauses."""
+    a = torch.ones(256, 256, device=device.torch_device)
+    starts, stops = [], []
+    for _ in range(30):
+        start_s, profiler = stopped(Profiler._start)
+        torch.mm(a, a)
+        device.synchronize()
+        stop_s, _ = stopped(lambda: Profiler._stop(profiler))  # noqa: B023
+        starts.append(start_s * 1e3)
+        stops.append(stop_s * 1e3)
+    values = f"{statistics.median(starts):.1f} ms, {statistics.median(stops):.1f} ms"
+    yield Line("start and stop of a session", values, "median of 30, without markers and pauses")
+
+
+def with_teardown() -> Iterator[Line]:
+    """The same sessions in a process whose CUPTI ends after each, for what is saved where it does not."""
+    source = (
+        "import statistics, torch\n"
+        "from audit.device.gpu import GpuDevice\n"
+        "from tests.bench.gpu import stopped\n"
+        "device, a = GpuDevice(), torch.ones(256, 256, device='cuda')\n"
+        "seen = [stopped(lambda: device.observe(lambda: torch.mm(a, a))) for _ in range(30)]\n"
+        "lost = sum(not path.kernels for _, (_, path) in seen)\n"
+        "print(f'{statistics.median(s for s, _ in seen) * 1e3:.1f} ms, {lost} of 30 without the kernel')\n"
+    )
+    environment = {**os.environ, "TEARDOWN_CUPTI": "1"}
+    command = [sys.executable, "-c", source]
+    try:
+        done = subprocess.run(command, env=environment, cwd=CHECKOUT, capture_output=True, text=True, timeout=120)
+        said = (done.stdout or done.stderr).strip().splitlines()[-1:] or [f"ended with {done.returncode}"]
+    except subprocess.TimeoutExpired:
+        said = ["hung for 120 s"]
+    yield Line("a session where TEARDOWN_CUPTI=1", said[0], "median of 30 in a process of its own")
 
 
 def a_small_op(device: GpuDevice) -> str:
