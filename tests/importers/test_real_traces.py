@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ WITH_OPS = (
 ALL = (*WITH_OPS, "mi210-kernels-only")
 
 
+@cache
 def imported(traces: Path, name: str) -> Run:
     return read_recording(traces / f"{name}.json.gz")
 
@@ -142,6 +144,13 @@ def test_layout_changes_and_casts_around_convolutions_have_their_share_of_the_st
     work = [rows["MIOpen", "conv"].us, rows["composable_kernel", "conv or gemm"].us, rows["rocBLAS", "gemm"].us]
     assert round(sum(work)) == 6109
     assert round(sum(row.us for row in rows.values() if row.name != "RCCL/NCCL")) == 28714
+
+
+@pytest.mark.parametrize("name", WITH_OPS)
+def test_no_call_is_faster_than_its_limit(traces: Path, name: str) -> None:
+    timed = [v for v in judge(imported(traces, name)).verdicts if v.device_us is not None and v.floor_us is not None]
+    assert [(v.op, v.signature) for v in timed if v.device_us is not None and v.device_us < (v.floor_us or 0.0)] == []
+    assert timed or name == NORMS  # whose operands fit the cache
 
 
 def test_collectives_say_what_they_moved_and_how_fast(traces: Path) -> None:
