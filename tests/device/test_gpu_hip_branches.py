@@ -279,6 +279,15 @@ def test_without_a_gpu_the_profiler_fails_its_self_test_and_says_incomplete() ->
     assert not path.complete
 
 
+def test_a_profiler_that_sees_no_kernels_is_not_given_more_and_more_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    profiler = profile.Profiler(lambda: None)
+    profiler.test_itself(torch.device("cpu"))
+    launched: list[torch.Tensor] = []
+    monkeypatch.setattr(torch.Tensor, "add_", lambda tensor, _: launched.append(tensor))
+    profiler.observe(lambda: None)
+    assert launched == []
+
+
 def test_observing_says_nothing_on_file_descriptor_two() -> None:
     script = """
         import torch
