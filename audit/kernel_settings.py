@@ -49,7 +49,17 @@ SETTINGS: tuple[KernelSetting, ...] = (
     KernelSetting("torch.use_deterministic_algorithms", False, r".*", is_call=True),
 )
 
+#: Which library torch prefers where it can choose. Only tried as alternatives and never part of a case: what torch
+#: prefers by itself depends on the device, so that no value tells whether the program chose.
+LIBRARY_CHOICES: tuple[KernelSetting, ...] = (
+    KernelSetting("torch.backends.cuda.preferred_blas_library", "default", rf"{_MATMUL}|aten::matmul\b", is_call=True),
+    KernelSetting(
+        "torch.backends.cuda.preferred_linalg_library", "default", r"aten::_?(linalg|cholesky|lu_)", is_call=True
+    ),
+    KernelSetting("torch.backends.cuda.preferred_rocm_fa_library", "default", _ATTENTION, is_call=True),
+)
+
 
 def setting(name: str) -> KernelSetting | None:
     """The setting of that name, None for one that this version does not know."""
-    return next((item for item in SETTINGS if item.name == name), None)
+    return next((item for item in (*SETTINGS, *LIBRARY_CHOICES) if item.name == name), None)

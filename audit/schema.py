@@ -296,6 +296,7 @@ class Path:
     """The path the op took, as seen beside it. ``observed``: an observer ran; ``complete``: its self-test passed, and
     it saw what it had to see before and after the call.
 
+    ``refusals`` say why fused attention was not taken, a sentence for each kernel, where torch tells.
     ``chosen_ops`` are qualified ops that ran inside (``aten::_scaled_dot_product_flash_attention.default``). Kernels
     and copies are of ``n_calls`` calls together: of one in a replay, of all that a recording saw. ``moved_us`` is the
     device time of copies and fills, which are no kernels; None where it was not looked at.
@@ -308,6 +309,7 @@ class Path:
     copies: tuple[Copy, ...] = ()
     n_calls: int = 1
     moved_us: float | None = None
+    refusals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -354,6 +356,52 @@ class Measurement:
     operand_bytes: int = 0
     peak_bytes: int | None = None
     notes: tuple[str, ...] = ()
+
+
+# --- what was tried instead ------------------------------------------------------------------------------------
+
+
+Layout: TypeAlias = Literal["contiguous", "channels_last"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is done differently from a case: all ``settings`` of torch in force, the ``layout`` of its inputs, or their
+    ``dtype`` where that is half precision. None: as it was. See ``audit.changed_case``."""
+
+    settings: tuple[tuple[str, bool | str], ...] | None = None
+    layout: Layout | None = None
+    dtype: Literal["float32"] | None = None
+
+
+#: ``Trial.name`` of the case run again as it was, beside which its alternatives are seen.
+UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One alternative to a case: its name in ``alternatives.csv`` and ``what`` it is in words: inputs in channels_last."""
+
+    key: str
+    name: str
+    what: str
+    change: Change
+
+
+@dataclass(frozen=True)
+class Trying:
+    """Written and fsynced before the device is touched for an alternative."""
+
+    key: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A trial and all that was seen of it. Its outputs were compared with the reference of the case itself."""
+
+    trial: Trial
+    measurement: Measurement
 
 
 # --- a run -----------------------------------------------------------------------------------------------------
@@ -454,7 +502,10 @@ class RunEnd:
 
 @dataclass(frozen=True)
 class Run:
-    """A run file, read. A case with neither measurement nor start was left out (budget, device lost, killed)."""
+    """A run file, read. A case with neither measurement nor start was left out (budget, device lost, killed).
+
+    ``alternatives`` are by key of their case, in the order tried; ``trying`` were begun and have not ended.
+    """
 
     header: RunHeader
     cases: tuple[Case, ...]
@@ -462,3 +513,5 @@ class Run:
     started: frozenset[str] = frozenset()
     end: RunEnd | None = None
     warnings: tuple[str, ...] = ()
+    alternatives: Mapping[str, tuple[Alternative, ...]] = field(default_factory=dict)
+    trying: frozenset[Trying] = frozenset()

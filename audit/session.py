@@ -44,6 +44,7 @@ from audit.schema import (
     Status,
     Trace,
 )
+from audit.second_pass import try_alternatives
 from audit.store import RunWriter, read_run
 from audit.targets import InputShape, Target
 from audit.termination import termination_as_interrupt
@@ -73,6 +74,7 @@ class RunOptions:
     shape: InputShape = dataclasses.field(default_factory=InputShape)
     values_bytes: int = 1 << 30
     time_budget_s: float | None = None
+    alternatives_limit_s: float = 60.0
     resume: bool = False
     retry_started: bool = False
     force: bool = False
@@ -256,13 +258,14 @@ def _replay_all(options: RunOptions, device: str, trace: Trace, progress: Progre
             first_call_limit_s=options.first_call_limit_s,
             steady_limit_s=options.steady_limit_s,
             confirm_hangs=options.confirm_hangs,
+            alternatives_limit_s=options.alternatives_limit_s,
         )
-        with (
-            Pool(settings) as pool,
-            _open_run(options, trace, pool, settings) as (header, writer, waiting),
-        ):
+        deadline = math.inf if options.time_budget_s is None else monotonic() + options.time_budget_s
+        with Pool(settings) as pool, _open_run(options, trace, pool, settings) as (header, writer, waiting):
             progress.replaying(header, trace.cases, waiting)
             end = _write_events(pool, waiting, writer, progress, options.time_budget_s)
+            if end.complete:
+                end = try_alternatives(pool, options.output / RUN_FILE, settings, writer, progress, deadline)
             writer.end(end)
             return end
 

@@ -1,7 +1,8 @@
 """Run files: an append-only JSON-lines log of one audit, safe against SIGKILL at any byte.
 
 Lines: ``{"header": ...}``, then ``{"case": ...}`` for each case, then ``{"started": KEY}`` and
-``{"measurement": ...}`` as they come, then ``{"end": ...}``. A line that was cut off by a kill is dropped when read
+``{"measurement": ...}`` as they come, then ``{"trying": ...}`` and ``{"alternative": ...}`` of what was tried instead,
+then ``{"end": ...}``. A line that was cut off by a kill is dropped when read
 and when writing goes on.
 """
 
@@ -17,7 +18,17 @@ from typing import Any, TypeVar
 from audit import strict_json
 from audit.codec import DecodeError, decode, encode
 from audit.errors import UnfinishedError, UsageError
-from audit.schema import EVIDENCE_BY_BACKEND, FORMAT_VERSION, Case, Measurement, Run, RunEnd, RunHeader
+from audit.schema import (
+    EVIDENCE_BY_BACKEND,
+    FORMAT_VERSION,
+    Alternative,
+    Case,
+    Measurement,
+    Run,
+    RunEnd,
+    RunHeader,
+    Trying,
+)
 from audit.validity import check_amounts, check_case
 
 T = TypeVar("T")
@@ -71,6 +82,13 @@ class RunWriter:
     def all_measured(self, measurements: Iterable[Measurement]) -> None:
         """Notes what another tool has measured: there is nothing to lose between one and the next."""
         self._append([{"measurement": encode(measurement)} for measurement in measurements])
+
+    def trying(self, trying: Trying) -> None:
+        """Notes that the device is about to be touched for an alternative."""
+        self._append([{"trying": encode(trying)}])
+
+    def tried(self, alternative: Alternative) -> None:
+        self._append([{"alternative": encode(alternative)}])
 
     def end(self, end: RunEnd) -> None:
         self._append([{"end": encode(end)}])
@@ -134,6 +152,8 @@ def _assemble(path: Path, lines: Iterable[bytes]) -> Run:
     cases: dict[str, Case] = {}
     measurements: dict[str, Measurement] = {}
     started: set[str] = set()
+    tried: dict[Trying, Alternative] = {}
+    trying: dict[Trying, None] = {}
     end: RunEnd | None = None
     warnings: tuple[str, ...] = ()
     for number, line in enumerate(lines, 1):
@@ -158,13 +178,38 @@ def _assemble(path: Path, lines: Iterable[bytes]) -> Run:
             measurement = _decode(path, number, Measurement, content)
             measurements[_known_key(path, number, measurement.key, cases)] = measurement
             end = None
+        elif kind == "trying":
+            begun = _decode(path, number, Trying, content)
+            trying[Trying(_known_key(path, number, begun.key, cases), begun.name)] = None
+            end = None
+        elif kind == "alternative":
+            alternative = _decode(path, number, Alternative, content)
+            tried[_trial_of(path, number, alternative, measurements)] = alternative
+            end = None
         elif kind == "end":
             end = _decode(path, number, RunEnd, content)
     if header is None:
         raise UsageError(f"{path} is not a run file: it is empty", "not-a-run")
     if len(cases) < header.n_cases:
         warnings += (f"{path}: {header.n_cases - len(cases)} of {header.n_cases} cases are missing",)
-    return Run(header, tuple(cases.values()), measurements, frozenset(started - measurements.keys()), end, warnings)
+    return Run(
+        header,
+        tuple(cases.values()),
+        measurements,
+        frozenset(started - measurements.keys()),
+        end,
+        warnings,
+        _by_key(tried.values()),
+        frozenset(trying.keys() - tried.keys()),
+    )
+
+
+def _by_key(tried: Iterable[Alternative]) -> dict[str, tuple[Alternative, ...]]:
+    by_key: dict[str, tuple[Alternative, ...]] = {}
+    for alternative in tried:
+        key = alternative.trial.key
+        by_key[key] = (*by_key.get(key, ()), alternative)
+    return by_key
 
 
 def _parse(path: Path, number: int, line: bytes) -> tuple[str, Any]:
@@ -211,6 +256,14 @@ def _known_key(path: Path, number: int, key: Any, cases: dict[str, Case]) -> str
     if not isinstance(key, str) or key not in cases:
         raise UsageError(f"{path}:{number} is about a case that is not in the run", "malformed-record")
     return key
+
+
+def _trial_of(path: Path, number: int, alternative: Alternative, measurements: dict[str, Measurement]) -> Trying:
+    """Raises UsageError where it is of no case that was measured before, or its parts are of two cases."""
+    trial = alternative.trial
+    if trial.key not in measurements or alternative.measurement.key != trial.key:
+        raise UsageError(f"{path}:{number} is an alternative to a case that was not measured", "malformed-record")
+    return Trying(trial.key, trial.name)
 
 
 def _decode(path: Path, number: int, cls: type[T], content: Any) -> T:

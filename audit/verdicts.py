@@ -38,6 +38,28 @@ class Finding:
     known: Known | None = None
 
 
+#: What an alternative did for a case: had a better status than the case as it was, was only faster, did nothing for it,
+#: or could not be had here. ``as before`` and ``did not recur`` are of the case run again as it was.
+Effect: TypeAlias = Literal["cures", "faster", "no help", "not available", "as before", "did not recur"]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What one alternative gave. ``status`` and ``reason`` are what the rules say of it: its worst finding.
+
+    Times in microseconds and peaks in bytes, None where nothing was measured or times mean nothing.
+    """
+
+    name: str
+    what: str
+    effect: Effect
+    status: Status
+    reason: str = ""
+    worst_ratio: float | None = None
+    device_us: float | None = None
+    peak_bytes: int | None = None
+
+
 @dataclass(frozen=True)
 class Verdict:
     """A case with its findings; ``status`` is the worst finding about the device, else inconclusive, else supported.
@@ -45,6 +67,7 @@ class Verdict:
     ``device_us`` is the median of a call, ``total_us`` the device time of all calls of the program. ``floor_us`` is the
     least that a call can take at the rates measured there, else at datasheet peaks, ``bound`` what holds it there.
     ``flops`` and ``moved_bytes`` are the least that a call does; ``op_class`` is a word of ``knowledge.op_classes``.
+    ``tried`` are the alternatives that were run, the case as it was before them.
     """
 
     key: str
@@ -65,6 +88,7 @@ class Verdict:
     flops: float | None = None
     moved_bytes: float | None = None
     op_class: str | None = None
+    tried: tuple[Tried, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from audit.device.protocol import Device
 from audit.schema import Path
+
+
+@dataclass(frozen=True)
+class OpCall:
+    """A call of an op that is ready to be made: ``op`` is its qualified name, arguments are by name, on the device."""
+
+    op: str
+    arguments: Mapping[str, Any]
+    make: Callable[[], object]
+
+    def __call__(self) -> object:
+        return self.make()
 
 
 @dataclass
@@ -27,7 +39,7 @@ class Detector(Protocol):
         """Before the device is touched for the case."""
         ...
 
-    def watch(self, call: Callable[[], object]) -> None:
+    def watch(self, call: OpCall) -> None:
         """Given one extra, untimed call of the op with fresh inputs; a detector that needs none returns at once."""
         ...
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from audit.detect.detector import Detector
 from audit.detect.memory import MemoryDetector
 from audit.detect.path_taken import PathDetector
+from audit.detect.refusals import RefusalDetector
 from audit.detect.stderr import StderrDetector
 from audit.detect.warned import WarningDetector
 
@@ -14,5 +15,6 @@ DETECTORS: tuple[Callable[[], Detector], ...] = (
     StderrDetector,
     WarningDetector,
     PathDetector,
+    RefusalDetector,  # behind the path, which says whether there is anything to explain
     MemoryDetector,
 )

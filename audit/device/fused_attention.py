@@ -54,6 +54,69 @@ def choose(
     return "math"
 
 
+def refusals(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    mask: torch.Tensor | None,
+    is_causal: bool,
+    enable_gqa: bool,
+) -> tuple[str, ...]:
+    """Why ``choose`` takes neither fused kernel, a sentence for each; none for one that it would take.
+
+    What the program has switched off counts as on: that is known, and not the device's reason.
+    """
+    common = _refused_by_both(query, key, value, enable_gqa)
+    named = (
+        ("flash attention", common or _refused_by_flash(query, mask)),
+        ("memory-efficient attention", common or _refused_by_efficient(query, key, value, mask, is_causal)),
+    )
+    return tuple(f"{kernel}: {reason}" for kernel, reason in named if reason)
+
+
+def _refused_by_flash(query: torch.Tensor, mask: torch.Tensor | None) -> str:
+    if mask is not None:
+        return "it takes no mask"
+    return "" if query.dtype in (torch.float16, torch.bfloat16) else f"it does not take {_name(query.dtype)}"
+
+
+def _refused_by_efficient(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, is_causal: bool
+) -> str:
+    if not query.size(1) == key.size(1) == value.size(1):
+        return f"{query.size(1)} heads of queries over {key.size(1)} of keys"
+    if query.dtype not in (torch.float16, torch.bfloat16, torch.float32):
+        return f"it does not take {_name(query.dtype)}"
+    if mask is None:
+        return ""
+    if is_causal:
+        return "a mask together with is_causal"
+    if mask.dtype not in (torch.bool, query.dtype):
+        return f"a mask of {_name(mask.dtype)}"
+    return "" if mask.dim() > 0 and mask.stride(-1) == 1 else "a mask whose last dimension has gaps"
+
+
+def _refused_by_both(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, enable_gqa: bool) -> str:
+    """What neither kernel takes, in the order in which ``choose`` asks."""
+    tensors = (query, key, value)
+    if any(tensor.dim() != 4 for tensor in tensors):
+        return "the inputs do not have four dimensions"
+    head_dims = [tensor.size(-1) for tensor in tensors]
+    if len(set(head_dims)) > 1 or head_dims[0] > MAX_HEAD_DIM:
+        return f"head dimensions of {', '.join(map(str, head_dims))}"
+    if 0 in (query.numel(), key.numel()):
+        return "an input is empty"
+    if len({tensor.dtype for tensor in tensors}) > 1:
+        return f"dtypes of {', '.join(_name(tensor.dtype) for tensor in tensors)}"
+    if not (query.size(1) == key.size(1) == value.size(1) or enable_gqa):
+        return f"{query.size(1)} heads of queries over {key.size(1)} of keys without enable_gqa"
+    return "" if all(tensor.stride(-1) == 1 for tensor in tensors) else "an input's last dimension has gaps"
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
 def result_strides(kernel: AttentionKernel, sizes: Sequence[int], operand: torch.Tensor) -> tuple[int, ...]:
     """The strides of an output, allocated beside the query, or of a gradient, beside its operand.
 

@@ -41,7 +41,16 @@ def steered(settings: InForce) -> Iterator[tuple[str, ...]]:
         yield tuple(unknown)
 
 
-def _write(known: KernelSetting, value: bool | str) -> None:
+def refusal(settings: InForce) -> str:
+    """Why they cannot be set here (this torch lacks one, or was built without the library), or an empty string."""
+    try:
+        with steered(settings) as unknown:
+            return f"this torch has no {', '.join(unknown)}" if unknown else ""
+    except RuntimeError as error:
+        return str(error).partition("\n")[0]
+
+
+def _write(known: KernelSetting, value: Any) -> None:
     owner, last = _owner(known.name)
     if known.is_call:
         getattr(owner, last)(value)
@@ -115,6 +124,13 @@ def _available() -> dict[str, Callable[[], bool | str]]:
             "torch.backends.cudnn.conv.fp32_precision": _precision("conv"),
             "torch.backends.cudnn.rnn.fp32_precision": _precision("rnn"),
         }
+    # Torch's own values of what it prefers, which the same functions take back.
+    libraries = {
+        "torch.backends.cuda.preferred_blas_library": "_get_blas_preferred_backend",
+        "torch.backends.cuda.preferred_linalg_library": "_get_linalg_preferred_backend",
+        "torch.backends.cuda.preferred_rocm_fa_library": "_get_rocm_fa_preferred_backend",
+    }
+    found |= {name: getattr(torch._C, function) for name, function in libraries.items() if hasattr(torch._C, function)}
     return found
 
 

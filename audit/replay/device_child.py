@@ -13,7 +13,7 @@ from audit.device.places import Place
 from audit.replay.child import Child, Exit
 from audit.replay.engine import ReplaySettings
 from audit.replay.wire import ChannelClosed, DeadlinePassed, Message
-from audit.schema import Case, Ceilings, DeviceInfo, Outcome
+from audit.schema import Case, Ceilings, Change, DeviceInfo, Outcome
 
 #: How many of the cases that ran before a failure are named.
 _N_PRECEDING = 5
@@ -88,12 +88,19 @@ class DeviceChild:
         outcome = dataclasses.replace(again.outcome, confirmed=confirmed)
         return dataclasses.replace(again, outcome=outcome, notes=(*again.notes, note))
 
-    def _attempt(self, child: Child, case: Case, job: Message) -> Answer:
+    def try_instead(self, case: Case, change: Change, job: Message) -> Answer:
+        """Runs a case under a change, once: what an alternative breaks is not tried again."""
+        answer = self._attempt(self._ready_child(), case, {"change": encode(change), **job}, "alternative")
+        if answer.spoils_process:
+            self._drop()
+        return answer
+
+    def _attempt(self, child: Child, case: Case, job: Message, command: str = "measure") -> Answer:
         """One run of a case within the limits of its stages."""
         stage, limit = "first call", self._settings.first_call_limit_s
         child.preceding.append(case.key)
         try:
-            child.send({"command": "measure", "case": encode(case), **job}, limit)
+            child.send({"command": command, "case": encode(case), **job}, limit)
             while True:
                 message = child.receive(limit)
                 if "stage" not in message:

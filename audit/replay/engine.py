@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from audit.schema import Case, Ceilings, DeviceInfo, Measurement, Started
+from audit.schema import Alternative, Case, Ceilings, DeviceInfo, Measurement, Started, Trial, Trying
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,8 @@ class ReplaySettings:
     CPU threads of the children for large cases (None: all cores, one for a simulated device).
     ``timing_budget_s`` bounds the timed runs of one case. ``reference_memory_bytes`` caps the address space of the
     reference child (None: no cap). ``lookahead_bytes``: cases with larger operands are not prepared while the device
-    is busy with another.
+    is busy with another. After the replay, alternatives are tried for ``alternatives_limit_s`` and at most
+    ``n_alternatives_cases`` cases with a finding.
     """
 
     device: str = "sim"
@@ -40,6 +41,8 @@ class ReplaySettings:
     n_reference_threads: int | None = None
     reference_memory_bytes: int | None = None
     lookahead_bytes: int = 1 << 30
+    alternatives_limit_s: float = 60.0
+    n_alternatives_cases: int = 20
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,10 @@ class DeviceLost:
 
 
 Event: TypeAlias = "Started | Measurement | DeviceLost"
+TrialEvent: TypeAlias = "Trying | Alternative | DeviceLost"
+
+#: A case and what to try in its place, in this order.
+Trials: TypeAlias = "tuple[Case, tuple[Trial, ...]]"
 
 
 class Engine(Protocol):
@@ -63,6 +70,14 @@ class Engine(Protocol):
         The device is told of a case only when the iterator is advanced past its ``Started``, so a caller that writes
         the event to disk before asking for the next one never loses track of a case that takes the machine down.
         A case whose reference forbids the device gets a Measurement and no Started.
+        """
+        ...
+
+    def try_instead(self, plan: Iterable[Trials], enough: Callable[[], bool] = ...) -> Iterator[TrialEvent]:
+        """A Trying and an Alternative for each trial of cases that were replayed before; the last may be DeviceLost.
+
+        On one device, in order. A case that the reference does not take a second time is passed over. ``enough`` is
+        asked before each trial. Nothing follows an alternative that hung: the second hang may need a power-off.
         """
         ...
 

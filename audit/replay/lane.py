@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 
 from audit.codec import decode
 from audit.device.places import Place
 from audit.errors import UnfinishedError, UsageError
+from audit.replay.changed_inputs import changed_for_replay
 from audit.replay.device_child import Answer, DeviceChild, DeviceGone
-from audit.replay.engine import DeviceLost, Event, ReplaySettings
+from audit.replay.engine import DeviceLost, Event, ReplaySettings, TrialEvent, Trials
 from audit.replay.reference_child import ReferenceChild
 from audit.replay.wire import Message
 from audit.replay.work import Work, operand_bytes
-from audit.schema import Case, Ceilings, Comparison, DeviceInfo, Measurement, Outcome, Path, Started, Timing
+from audit.schema import (
+    Alternative,
+    Case,
+    Ceilings,
+    Comparison,
+    DeviceInfo,
+    Measurement,
+    Outcome,
+    Path,
+    Started,
+    Timing,
+    Trial,
+    Trying,
+)
 
 _INVALID_INPUT = "the CPU reference did not accept the case, so the device was not touched"
 
@@ -94,6 +108,29 @@ class Lane:
                 yield DeviceLost(self._device.lost)
                 return
 
+    def try_instead(self, plan: Iterable[Trials], enough: Callable[[], bool]) -> Iterator[TrialEvent]:
+        """A Trying and an Alternative for each trial; see ``Engine.try_instead``."""
+        for case, trials in plan:
+            self._reference.submit(case)
+            ready = self._ready(case)
+            for trial in trials if ready.device_may_run else ():
+                if enough():
+                    break
+                if not self._device.usable():
+                    yield DeviceLost(self._device.lost)
+                    return
+                yield Trying(trial.key, trial.name)
+                alternative = self._tried(ready, trial)
+                yield alternative
+                if alternative.measurement.device.kind == "hung":
+                    return
+            self._reference.forget(case)
+            self._discard(case)
+
+    def is_lost(self) -> bool:
+        """Whether the device cannot be used any more."""
+        return bool(self._device.lost)
+
     def _prepare_ahead(self, case: Case, work: Work) -> Case | None:
         """The case after ``case``, being prepared already where the memory for both is there."""
         if operand_bytes(case) > self._settings.lookahead_bytes:
@@ -128,7 +165,21 @@ class Lane:
     def _measure(self, ready: _Ready) -> Measurement:
         case = ready.case
         answer = self._device.measure(case, ready.job)
-        comparisons, notes = self._compared(case, answer)
+        if answer.outcome.kind != "ok":
+            self._reference.forget(case)
+        return self._measurement(ready, answer, *self._compared(case, answer))
+
+    def _tried(self, ready: _Ready, trial: Trial) -> Alternative:
+        answer = self._device.try_instead(ready.case, trial.change, ready.job)
+        changed = changed_for_replay(ready.case, trial.change)
+        found = self._measurement(ready, answer, *self._compared(ready.case, answer, changed))
+        self._discard(changed)
+        return Alternative(trial, found)
+
+    def _measurement(
+        self, ready: _Ready, answer: Answer, comparisons: tuple[Comparison, ...], notes: tuple[str, ...]
+    ) -> Measurement:
+        case = ready.case
         return Measurement(
             key=case.key,
             reference=ready.outcome,
@@ -145,12 +196,13 @@ class Lane:
             notes=(*ready.notes, *answer.notes, *notes),
         )
 
-    def _compared(self, case: Case, answer: Answer) -> tuple[tuple[Comparison, ...], tuple[str, ...]]:
+    def _compared(
+        self, case: Case, answer: Answer, changed: Case | None = None
+    ) -> tuple[tuple[Comparison, ...], tuple[str, ...]]:
         if answer.outcome.kind != "ok":
-            self._reference.forget(case)
             return (), ()
         outputs, index = answer.content["outputs"], answer.content["index"]
-        reply = self._reference.compare(case, outputs, index)
+        reply = self._reference.compare(case, outputs, index, changed)
         if "bug" in reply:
             return (), (f"the outputs were not compared: {reply['bug']}",)
         return tuple(decode(Comparison, item) for item in reply["comparisons"]), ()

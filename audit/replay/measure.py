@@ -13,22 +13,23 @@ from typing import Any
 import torch
 
 from audit.codec import encode
-from audit.detect.detector import Detector, Evidence
+from audit.detect.detector import Detector, Evidence, OpCall
 from audit.device.protocol import Buffer, Device
-from audit.device.steering import steered
+from audit.device.steering import refusal, steered
 from audit.device.timing import remarks
 from audit.replay.canary import canary_passes
+from audit.replay.changed_inputs import changed_for_replay, spool_changed
 from audit.replay.compare import fact_of, flat
 from audit.replay.execute import call, in_phase, with_mutated
 from audit.replay.forwards import with_own_forward
 from audit.replay.inputs import Bound, Storage, bind, seed_generators, storages_of, torch_dtype
 from audit.replay.memory_facts import MemoryFacts, memory_facts
 from audit.replay.outcomes import attempt
-from audit.replay.overload import growing_operands, operand_names, resolve
+from audit.replay.overload import growing_operands, named_arguments, operand_names, resolve
 from audit.replay.spool import on_storage, read_spool, write_spool
 from audit.replay.standards import standard_of
 from audit.replay.threads import set_threads_for
-from audit.schema import Case, Outcome, TensorSpec, Timing
+from audit.schema import Case, Change, Outcome, TensorSpec, Timing
 
 #: Operands that the CPU leaves alone are read back and compared up to this many bytes a case.
 READ_BACK_BYTES = 64 << 20
@@ -117,6 +118,14 @@ class DeviceSide:
             "canary": canary,
             "notes": found.notes,
         }
+
+    def measure_changed(self, case: Case, change: Change, job: dict[str, Any], say: Say) -> dict[str, Any]:
+        """``measure`` of the case under a change, on the inputs of the case itself; ``job`` is the case's own."""
+        if change.settings is not None and (reason := refusal(change.settings)):
+            return {"outcome": encode(Outcome("not_run", message=reason)), "canary": "not run", "notes": []}
+        changed = changed_for_replay(case, change)
+        index = spool_changed(case, changed, self._folder, job["index"])
+        return self.measure(changed, {**job, "index": index}, say)
 
     # --- the compared runs -----------------------------------------------------------------------------------------
 
@@ -223,8 +232,10 @@ class DeviceSide:
         placed = self._place(case, job, verify=False)
         op = resolve(case.op)
         seed_generators(self._seed, self._device.torch_device)
+        arguments = named_arguments(case.op, placed.bound.args, placed.bound.kwargs)
+        watched = OpCall(case.op, arguments, lambda: in_phase(case.phase, case, lambda: call(case, op, placed.bound)))
         for detector in self._detectors:
-            detector.watch(lambda: in_phase(case.phase, case, lambda: call(case, op, placed.bound)))
+            detector.watch(watched)
 
     def _time(self, case: Case, job: dict[str, Any], found: Found) -> None:
         """Times repeated calls on one set of operands. Ops that write an operand see it drift, which costs no accuracy

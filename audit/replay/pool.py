@@ -6,17 +6,17 @@ import dataclasses
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from audit.device.places import Place, places, with_library_files
 from audit.errors import AuditError
 from audit.replay.child import Stopped
-from audit.replay.engine import DeviceLost, Event, ReplaySettings
+from audit.replay.engine import DeviceLost, Event, ReplaySettings, TrialEvent, Trials
 from audit.replay.folder import SpoolFolder
 from audit.replay.lane import Lane
 from audit.replay.work import Work
@@ -32,7 +32,7 @@ _ENDED_INTERVAL_S = 0.2
 class _Turn:
     """An event on its way out; the lane goes on when it is ``taken``."""
 
-    event: Event
+    event: Any
     taken: threading.Event
 
 
@@ -113,16 +113,39 @@ class Pool:
         if len(self._lanes) > 1:
             self.device_info()  # two kinds of device must not share a run
         over = threading.Event()
-
-        def ended() -> bool:
-            return over.is_set() or self._stop.is_set()
-
-        work = Work(cases, self._settings.lookahead_bytes, lambda: ended() or enough())
-        turns: _Turns = queue.SimpleQueue()
-        n_running = len(self._lanes)
-        for lane in self._lanes:
-            lane.drive(work, turns, ended)
+        work = Work(cases, self._settings.lookahead_bytes, lambda: self._ended(over) or enough())
         lost: list[str] = []
+        for event in self._events(self._lanes, lambda lane: lane.replay(work), over):
+            if isinstance(event, DeviceLost):
+                lost.append(event.reason)
+            else:
+                yield event
+        if lost and (work.is_left or len(lost) == len(self._lanes)):
+            yield DeviceLost("; ".join(dict.fromkeys(lost)))
+
+    def try_instead(self, plan: Iterable[Trials], enough: Callable[[], bool] = lambda: False) -> Iterator[TrialEvent]:
+        """Events; see ``Engine.try_instead``. On the first device that is not lost."""
+        driven = next((lane for lane in self._lanes if not lane.ask(Lane.is_lost).result()), None)
+        if driven is None:
+            return
+        over = threading.Event()
+
+        def tried(lane: Lane) -> Iterator[TrialEvent]:
+            return lane.try_instead(plan, lambda: self._ended(over) or enough())
+
+        yield from self._events([driven], tried, over)
+
+    def _ended(self, over: threading.Event) -> bool:
+        return over.is_set() or self._stop.is_set()
+
+    def _events(
+        self, lanes: Sequence[_Driven], work: Callable[[Lane], Iterator[T]], over: threading.Event
+    ) -> Iterator[T]:
+        """What the lanes do, event by event; ``over`` is set when nobody takes more, or there is no more."""
+        turns: _Turns = queue.SimpleQueue()
+        n_running = len(lanes)
+        for lane in lanes:
+            lane.drive(work, turns, lambda: self._ended(over))
         try:
             while n_running:
                 turn = turns.get()
@@ -131,15 +154,10 @@ class Pool:
                     if turn.error is not None:
                         raise turn.error
                     continue
-                if isinstance(turn.event, DeviceLost):
-                    lost.append(turn.event.reason)
-                else:
-                    yield turn.event
+                yield turn.event
                 turn.taken.set()
         finally:
             over.set()
-        if lost and (work.is_left or len(lost) == len(self._lanes)):
-            yield DeviceLost("; ".join(dict.fromkeys(lost)))
 
     def _lane_folder(self, number: int) -> Path:
         folder = self._folder / f"lane-{number}"
@@ -159,12 +177,12 @@ class _Driven:
         """What the lane answers, once it is there; the lanes start side by side."""
         return self._thread.submit(lambda: question(self._lane.result()))
 
-    def drive(self, work: Work, turns: _Turns, ended: Callable[[], bool]) -> None:
-        """Starts to replay; every event goes to ``turns``, and an _End at last."""
+    def drive(self, work: Callable[[Lane], Iterator[object]], turns: _Turns, ended: Callable[[], bool]) -> None:
+        """Starts on what ``work`` has the lane do; every event goes to ``turns``, and an _End at last."""
 
         def run() -> None:
             try:
-                _hand_over(self._lane.result().replay(work), turns, ended)
+                _hand_over(work(self._lane.result()), turns, ended)
             except Stopped:
                 turns.put(_End())
             except BaseException as error:  # noqa: BLE001  # whatever it is, it is raised again where events are read
@@ -184,7 +202,7 @@ class _Driven:
         self._thread.shutdown()
 
 
-def _hand_over(events: Iterator[Event], turns: _Turns, ended: Callable[[], bool]) -> None:
+def _hand_over(events: Iterator[object], turns: _Turns, ended: Callable[[], bool]) -> None:
     """Hands out one event after the other, each only when the one before was taken."""
     for event in events:
         turn = _Turn(event, threading.Event())

@@ -237,14 +237,19 @@ class Reference:
 
     # --- comparison ------------------------------------------------------------------------------------------------
 
-    def compare(self, key: str, outputs: dict[str, Any], path: Path, index: dict[str, tuple[int, int]]) -> list[Any]:
-        """Comparisons (as JSON) of the outputs that the device left in the spool file ``path``."""
-        prepared = self._prepared.pop(key)
+    def compare(
+        self, key: str, outputs: dict[str, Any], path: Path, index: dict[str, tuple[int, int]], changed: bool = False
+    ) -> list[Any]:
+        """Comparisons (as JSON) of the outputs that the device left in the spool file ``path``.
+
+        Those of a ``changed`` case are first rounded to the dtype of the case itself, and its reference is kept.
+        """
+        prepared = self._prepared[key] if changed else self._prepared.pop(key)
         set_threads_for(sum(length for _, length in index.values()), self._n_threads)
         spans = read_spool(path, index)
         unchanged = self._unchanged(prepared, [name for name in outputs if name not in prepared.expected])
         comparisons = [
-            _comparison(expected, outputs.get(name), spans)
+            _comparison(expected, outputs.get(name), spans, changed)
             for name, expected in {**prepared.expected, **unchanged}.items()
         ]
         known = {comparison.name for comparison in comparisons}
@@ -335,13 +340,17 @@ def _change(moved: dict[str, torch.Tensor], name: str, elements: torch.Tensor) -
     return 0.0 if tensor is None or tensor.numel() != elements.numel() else error_between(flat(tensor), elements)[0]
 
 
-def _comparison(expected: Expected, output: dict[str, Any] | None, spans: dict[str, torch.Tensor]) -> Comparison:
+def _comparison(
+    expected: Expected, output: dict[str, Any] | None, spans: dict[str, torch.Tensor], changed: bool
+) -> Comparison:
     if output is None:
         return compare(expected, None, None)
     fact = decode(TensorFact, output["fact"])
-    dtype = torch_dtype(output["stored_dtype"])
-    result = compare(expected, spans[expected.name].view(dtype), fact)
-    return _with_memory_facts(result, output)
+    elements = spans[expected.name].view(torch_dtype(output["stored_dtype"]))
+    wanted = torch_dtype(expected.fact.dtype)
+    if changed and wanted.is_floating_point and elements.is_floating_point() and elements.dtype != wanted:
+        elements, fact = elements.to(wanted), dataclasses.replace(fact, dtype=expected.fact.dtype)
+    return _with_memory_facts(compare(expected, elements, fact), output)
 
 
 def _without_reference(case: Case, name: str, output: dict[str, Any]) -> Comparison:

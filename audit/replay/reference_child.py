@@ -58,19 +58,24 @@ class ReferenceChild:
             self._advance()
         return self._answers.pop(case.key)
 
-    def compare(self, case: Case, outputs: Message, index: Message) -> Message:
-        """``comparisons`` of what the device left in the spool, or a ``bug`` that says why there are none."""
+    def compare(self, case: Case, outputs: Message, index: Message, changed: Case | None = None) -> Message:
+        """``comparisons`` of what the device left in the spool, or a ``bug`` that says why there are none.
+
+        The reference is dropped, except where the outputs are those of the case as ``changed``: others may follow.
+        """
         task = _Task("compare", case.key)
+        how = {} if changed is None else {"changed": changed.key}
         for _ in range(_N_TRIES):
             if case.key not in self._knows and "bug" in (reply := self._prepared_again(case)):
                 return reply
-            self._send(task, {"command": "compare", "key": case.key, "outputs": outputs, "index": index})
+            self._send(task, {"command": "compare", "key": case.key, "outputs": outputs, "index": index, **how})
             reply = {}
             while task in self._tasks:
                 done, message = self._advance()
                 reply = message if done == task else reply
             if reply and "failed" not in reply:
-                self._knows.discard(case.key)
+                if changed is None:
+                    self._knows.discard(case.key)
                 return reply
         return {"bug": "the reference process died while it compared them"}
 

@@ -19,7 +19,7 @@ from audit.codec import decode, encode
 from audit.detect.stderr import redirect
 from audit.errors import AuditError
 from audit.replay.wire import Channel, ChannelClosed, Message
-from audit.schema import Case
+from audit.schema import Case, Change
 
 Handler = Callable[[Message], Message]
 
@@ -99,8 +99,9 @@ def _reference_handlers(setup: Message, channel: Channel) -> tuple[dict[str, Han
 
     def compare(message: Message) -> Message:
         index = {name: (start, length) for name, (start, length) in message["index"].items()}
-        path = folder / f"{message['key']}.outputs"
-        return {"comparisons": reference.compare(message["key"], message["outputs"], path, index)}
+        path = folder / f"{message.get('changed', message['key'])}.outputs"
+        found = reference.compare(message["key"], message["outputs"], path, index, "changed" in message)
+        return {"comparisons": found}
 
     def forget(message: Message) -> Message:
         reference.forget(message["key"])
@@ -134,10 +135,17 @@ def _device_handlers(setup: Message, channel: Channel) -> tuple[dict[str, Handle
     def measure(message: Message) -> Message:
         return side.measure(decode(Case, message["case"]), message, say)
 
+    def alternative(message: Message) -> Message:
+        case, change = decode(Case, message["case"]), decode(Change, message["change"])
+        return side.measure_changed(case, change, message, say)
+
     def ceilings(message: Message) -> Message:
         return {"ceilings": encode(device.ceilings())}
 
-    return {"measure": measure, "ceilings": ceilings}, {"info": encode(info), "canary": canary}
+    return {"measure": measure, "alternative": alternative, "ceilings": ceilings}, {
+        "info": encode(info),
+        "canary": canary,
+    }
 
 
 if __name__ == "__main__":

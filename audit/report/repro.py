@@ -136,6 +136,10 @@ def _comment(
     yield "#"
     for finding in findings:
         yield _line(f"{finding.code}  {finding.message}")
+    for told in (finding for finding in verdict.findings if finding.code == "FBK320"):
+        yield _line(f"{told.code}  {told.message}")
+        if told.data.get("remedy"):
+            yield _line(f"{'Cure' if told.data.get('effect') == 'cures' else 'Faster'}: {told.data['remedy']}")
     yield "#"
     yield _line(
         f"Found by rocm-audit {header.audit_version} on {header.device.name} ({header.device.arch}), {header.created},"

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from audit.schema import STATUSES, NotAudited
-from audit.verdicts import Coverage, Finding, Judgement, SideBySide, SideRow, Verdict
+from audit.verdicts import Coverage, Finding, Judgement, SideBySide, SideRow, Tried, Verdict
 
 SUMMARY_FORMAT_VERSION = 1
 
@@ -87,7 +87,12 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "bound": verdict.bound,
         "flops": _number(verdict.flops),
         "op_class": verdict.op_class,
+        **({"tried": [_tried(item) for item in verdict.tried]} if verdict.tried else {}),
     }
+
+
+def _tried(item: Tried) -> dict[str, Any]:
+    return {name: _number(value) for name, value in asdict(item).items()}
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -32,7 +32,7 @@ _SWITCHES = ("_sdp", "cudnn.enabled")
 def chosen_op(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
     """FBK302: an op that ran inside is the fallback of a better one (table fallback_ops.csv).
 
-    A note where the program itself has switched the better one off.
+    It says so where the program itself has switched the better one off: that is a cost, too, and one easily saved.
     """
     if measurement.device.kind != "ok":
         return
@@ -42,11 +42,14 @@ def chosen_op(case: Case, measurement: Measurement, header: RunHeader, threshold
             expected = f", not {entry.expected}" if entry.expected else ""
             asked_for = [name for name, value in case.settings if value is False and name.endswith(_SWITCHES)]
             because = f"; the program had switched {' and '.join(asked_for)} off" if asked_for else ""
+            refused = [] if asked_for else [first_line(text, 200) for text in measurement.path.refusals]
+            because += f"; refused: {'; '.join(refused)}" if refused else ""
+            remedy = f"leave {' and '.join(asked_for)} on" if asked_for else entry.remedy
             yield Finding(
                 "FBK302",
-                "supported" if asked_for else "falling_back",
+                "falling_back",
                 f"took {seen}{expected}: {entry.meaning}{because}",
-                {"chosen_op": seen, "remedy": entry.remedy, "source": entry.source},
+                {"chosen_op": seen, "remedy": remedy, "source": entry.source},
             )
 
 

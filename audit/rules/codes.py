@@ -42,6 +42,7 @@ CODES: Mapping[str, str] = {
     "FBK304": "A message tells of a fallback",
     "FBK305": "A lesser BLAS was used",
     "FBK306": "The path was not fully seen",
+    "FBK320": "An alternative was tried",
     "FBK311": "Predicted: attention without a fused kernel",
     "FBK312": "Predicted: convolution without MIOpen",
     "FBK313": "Predicted: RNN without MIOpen",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from audit.changed_case import changed_case
 from audit.codec import signature_text
 from audit.knowledge.kernels import classify_kernel
 from audit.knowledge.op_classes import class_of
@@ -23,10 +24,11 @@ from audit.rules.shown_rates import shown_ceilings
 from audit.rules.speed import TIMED
 from audit.rules.support import started_only
 from audit.rules.thresholds import DEFAULT, Thresholds
+from audit.rules.tried import note, tried
 from audit.rules.wording import plural
 from audit.rules.work import Work, work_of
 from audit.schema import DEVICE_STATUSES, Case, Ceilings, Measurement, Run, Status, Timing
-from audit.verdicts import Finding, Judgement, Verdict
+from audit.verdicts import Finding, Judgement, Tried, Verdict
 
 
 def judge(run: Run, *, thresholds: Thresholds = DEFAULT) -> Judgement:
@@ -59,6 +61,9 @@ def _verdict(case: Case, run: Run, work: Work | None, ceilings: Ceilings | None,
     measurement = None if predicted else run.measurements.get(case.key)
     arch = run.header.device.arch
     findings = tuple(annotate(f, case, measurement, arch) for f in _findings(case, measurement, run, thresholds))
+    status = status_of(findings)
+    alternatives = _tried(case, run, status, thresholds)
+    findings = (*findings, *([told] if (told := note(case, run, alternatives)) is not None else []))
     kernel = heaviest_kernel(measurement) if measurement is not None else None
     device_time = measurement.device_time if measurement is not None else None
     reference_time = measurement.reference_time if measurement is not None else None
@@ -68,7 +73,7 @@ def _verdict(case: Case, run: Run, work: Work | None, ceilings: Ceilings | None,
     return Verdict(
         key=case.key,
         op=case.op,
-        status=status_of(findings),
+        status=status,
         n_calls=case.n_calls,
         phase=case.phase,
         modules=case.modules,
@@ -84,7 +89,18 @@ def _verdict(case: Case, run: Run, work: Work | None, ceilings: Ceilings | None,
         flops=work.flops if work is not None else None,
         moved_bytes=work.moved_bytes if work is not None else None,
         op_class=class_of(case.op),
+        tried=alternatives,
     )
+
+
+def _tried(case: Case, run: Run, status: Status, thresholds: Thresholds) -> tuple[Tried, ...]:
+    """What was tried in place of the case, each by the rules that judge a case."""
+    judged = []
+    for alternative in run.alternatives.get(case.key, ()):
+        changed = changed_case(case, alternative.trial.change)
+        findings = tuple(_findings(changed, alternative.measurement, run, thresholds))
+        judged.append((alternative, findings, status_of(findings)))
+    return tried(case, run, status, judged) if judged else ()
 
 
 def _is_gpu(run: Run) -> bool:

@@ -1,0 +1,56 @@
+"""After the replay: alternatives to what has a finding. The rules choose, the engine runs, the run file keeps.
+
+Here, since neither side may know the other. See docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from audit.rules.judge import judge
+from audit.rules.remedies import plan, preparation_s
+from audit.rules.wording import plural
+from audit.schema import Alternative, RunEnd, Trying
+from audit.store import RunWriter, read_run
+
+if TYPE_CHECKING:
+    from audit.progress import Progress
+    from audit.replay.engine import Engine, ReplaySettings, Trials
+
+
+def try_alternatives(
+    engine: Engine, path: Path, settings: ReplaySettings, writer: RunWriter, progress: Progress, deadline: float
+) -> RunEnd:
+    """Judges the run so far and tries what ``plan`` names, until the limit of the settings or ``deadline`` is reached.
+
+    Nothing here takes back that every case was measured; only an interruption leaves the run unfinished.
+    """
+    last = min(deadline, monotonic() + settings.alternatives_limit_s)
+    if settings.alternatives_limit_s <= 0 or monotonic() > last:
+        return RunEnd(True)
+    judgement = judge(read_run(path))
+    wanted = plan(judgement, settings.n_alternatives_cases)
+    if not wanted:
+        return RunEnd(True)
+    progress.phase(f"trying alternatives to {plural(len(wanted), 'case')} with findings")
+
+    def affordable() -> Iterator[Trials]:
+        """A case whose reference alone would take more than what is left makes way for the next."""
+        for case, trials in wanted:
+            if monotonic() + preparation_s(judgement.run.measurements[case.key]) <= last:
+                yield case, trials
+
+    try:
+        for event in engine.try_instead(affordable(), lambda: monotonic() > last):
+            if isinstance(event, Trying):
+                writer.trying(event)
+            elif isinstance(event, Alternative):
+                writer.tried(event)
+            else:
+                return RunEnd(True, f"the device was lost while alternatives were tried: {event.reason}")
+    except KeyboardInterrupt:
+        return RunEnd(False, "interrupted while alternatives were tried")
+    return RunEnd(True)
