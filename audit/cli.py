@@ -204,6 +204,13 @@ def _add_run(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="stop replaying after 90s, 15m, 2h; what costs most goes first",
     )
     parser.add_argument(
+        "--alternatives",
+        type=duration,
+        default=60.0,
+        metavar="TIME",
+        help="then try other layouts, libraries and dtypes on what has a finding, for so long (60s); 0 for none",
+    )
+    parser.add_argument(
         "--resume",
         action="store_true",
         help="go on with the run in the folder; a case that was under way is not run again",
@@ -334,6 +341,7 @@ def _run(options: argparse.Namespace) -> int:
         device=options.device,
         compare=options.compare,
         time_budget_s=options.time_budget,
+        alternatives_limit_s=options.alternatives,
         resume=options.resume,
         retry_started=options.retry_started,
         confirm_hangs=options.confirm_hangs,

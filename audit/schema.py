@@ -380,7 +380,7 @@ UNCHANGED = "unchanged"
 
 @dataclass(frozen=True)
 class Trial:
-    """One alternative to a case: its name in ``alternatives.csv`` and ``what`` it is in words: inputs in channels_last."""
+    """One alternative to a case: its name in ``alternatives.csv``, and ``what`` it is in words: deterministic mode."""
 
     key: str
     name: str

@@ -7,7 +7,20 @@ from pathlib import Path
 import pytest
 
 from audit.errors import UnfinishedError, UsageError
-from audit.schema import Case, DeviceInfo, Measurement, Outcome, RunEnd, RunHeader, Source, TensorSpec
+from audit.schema import (
+    Alternative,
+    Case,
+    Change,
+    DeviceInfo,
+    Measurement,
+    Outcome,
+    RunEnd,
+    RunHeader,
+    Source,
+    TensorSpec,
+    Trial,
+    Trying,
+)
 from audit.store import RunWriter, read_run
 
 CASES = tuple(Case(f"sin-{i}", "aten::sin.default", (TensorSpec((i,), (1,), "float32", extent=i),)) for i in range(3))
@@ -166,3 +179,56 @@ def test_a_line_or_a_file_without_end_is_refused_before_it_is_read(tmp_path: Pat
     for endless in (path, Path("/dev/zero")):
         with pytest.raises(UsageError, match=r"it is no file, or has \d+ bytes \[unreadable-run\]$"):
             read_run(endless)
+
+
+# --- what was tried instead --------------------------------------------------------------------------------------
+
+TRIAL = Trial("sin-0", "contiguous", "inputs made contiguous", Change(layout="contiguous"))
+TRIED = Alternative(TRIAL, measured("sin-0"))
+FORCED = Alternative(Trial("sin-0", "math", "", Change(settings=(("a", True), ("b", "ieee")))), measured("sin-0"))
+
+
+def test_alternatives_are_read_as_written_and_one_without_an_end_stays_begun(tmp_path: Path) -> None:
+    write(tmp_path / "run.jsonl")
+    with RunWriter.resume(tmp_path / "run.jsonl") as writer:
+        for alternative in (TRIED, FORCED):
+            writer.trying(Trying("sin-0", alternative.trial.name))
+            writer.tried(alternative)
+        writer.trying(Trying("sin-1", "float32"))
+    run = read_run(tmp_path)
+    assert run.alternatives == {"sin-0": (TRIED, FORCED)}
+    assert run.trying == frozenset({Trying("sin-1", "float32")})
+    assert run.end is None
+
+
+def test_a_run_of_before_alternatives_has_none(tmp_path: Path) -> None:
+    write(tmp_path / "run.jsonl")
+    run = read_run(tmp_path)
+    assert (run.alternatives, run.trying) == ({}, frozenset())
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"trying":{"key":"cos-0","name":"x"}}', "a case that is not in the run"),
+        ('{"trying":{"key":"sin-0"}}', "Trying lacks the field 'name'"),
+        ('{"alternative":{"trial":{"key":"sin-0"}}}', "Trial lacks the field 'name'"),
+        (
+            '{"alternative":{"trial":{"key":"cos-0","name":"x","what":"","change":{}},'
+            '"measurement":{"key":"cos-0","reference":{"kind":"ok"},"device":{"kind":"ok"}}}}',
+            "an alternative to a case that was not measured",
+        ),
+        (
+            '{"alternative":{"trial":{"key":"sin-0","name":"x","what":"","change":{"layout":"diagonal"}},'
+            '"measurement":{"key":"sin-0","reference":{"kind":"ok"},"device":{"kind":"ok"}}}}',
+            "expected one of contiguous, channels_last",
+        ),
+    ],
+)
+def test_a_malformed_trial_is_named_by_its_line(tmp_path: Path, line: str, message: str) -> None:
+    write(tmp_path / "run.jsonl")
+    with (tmp_path / "run.jsonl").open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(UsageError, match=message) as caught:
+        read_run(tmp_path)
+    assert "run.jsonl:12" in str(caught.value)

@@ -29,6 +29,7 @@ class Evidence:
     stderr: str = ""
     warnings: tuple[str, ...] = ()
     path: Path = field(default_factory=Path)
+    refusals: tuple[str, ...] = ()
     peak_bytes: int | None = None
 
 

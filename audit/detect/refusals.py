@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import stat
@@ -48,7 +47,7 @@ class RefusalDetector:
 
     def end(self, device: Device, evidence: Evidence) -> None:
         if self._refusals and any(op.startswith(_MATH) for op in evidence.path.chosen_ops):
-            evidence.path = dataclasses.replace(evidence.path, refusals=self._refusals)
+            evidence.refusals = self._refusals
 
 
 def refusals(arguments: Mapping[str, Any]) -> Iterator[str]:

@@ -110,7 +110,7 @@ class DeviceSide:
             "outcome": encode(outcome),
             "outputs": outputs,
             "index": index,
-            "path": encode(evidence.path),
+            "path": encode(dataclasses.replace(evidence.path, refusals=evidence.refusals)),
             "timing": None if found.timing is None else encode(found.timing),
             "peak_bytes": evidence.peak_bytes,
             "n_damaged_inputs": found.n_damaged,

@@ -21,6 +21,7 @@ from audit.report.rows import CaseRow, OpRow, case_rows, coverage_of, op_rows, s
 from audit.rules.host_time import host_sentence
 from audit.rules.not_audited import shown_reason
 from audit.rules.rates import ceiling_rows
+from audit.rules.remedies import eligible
 from audit.schema import Comparison, Status
 from audit.verdicts import Coverage, Finding, Judgement
 
@@ -88,9 +89,25 @@ def render(judgement: Judgement) -> str:
         unowned=device_time.unowned_rows(judgement),
         lost=device_time.lost_rows(judgement) if libraries else [],
         device_us=sum(row.us for row in libraries),
+        alternatives=alternatives_text(judgement),
         ceilings=ceiling_rows(header.device, header.ceilings),
         dearer=dearer,
         cheaper=cheaper,
+    )
+
+
+def alternatives_text(judgement: Judgement) -> str:
+    """How much of what could be tried instead was tried, and what bounded it; empty where nothing was asked for."""
+    settings = judgement.run.header.settings
+    wanted = eligible(judgement) if "alternatives_limit_s" in settings else []
+    if not wanted:
+        return ""
+    n_tried = sum(verdict.key in judgement.run.alternatives for verdict in wanted)
+    begun = len(judgement.run.trying)
+    return (
+        f"Alternatives were tried for {n_tried:,} of {text.plural(len(wanted), 'case')} that have one, dearest first, "
+        f"at most {settings.get('n_alternatives_cases', '?')} cases, {settings['alternatives_limit_s']} s."
+        + (f" {text.plural(begun, 'of them was', 'of them were')} begun and never finished." if begun else "")
     )
 
 

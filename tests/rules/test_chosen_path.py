@@ -30,15 +30,34 @@ def test_a_fallback_op_inside_is_falling_back_and_named(build, op, chosen):
     assert chosen in finding.message
 
 
-def test_a_fallback_that_the_program_itself_forced_is_a_note_that_says_so(build):
+def test_a_fallback_that_the_program_itself_forced_is_one_whose_message_names_the_switch(build):
     case = build.case(
         "aten::scaled_dot_product_attention.default",
         settings=(("torch.backends.cuda.enable_flash_sdp", False),),
     )
     path = _path(("aten::_scaled_dot_product_attention_math.default",))
     [finding] = build.findings(build.measurement(path=path), case)
-    assert (finding.code, finding.status) == ("FBK302", "supported")
+    assert (finding.code, finding.status) == ("FBK302", "falling_back")
     assert finding.message.endswith("the program had switched torch.backends.cuda.enable_flash_sdp off")
+    assert finding.data["remedy"] == "leave torch.backends.cuda.enable_flash_sdp on"
+
+
+def test_a_ctc_loss_for_which_cudnn_was_switched_off_is_no_fallback(build):
+    case = build.case("aten::ctc_loss.Tensor", settings=(("torch.backends.cudnn.enabled", False),))
+    assert build.findings(build.measurement(path=_path(("aten::_ctc_loss.Tensor",))), case) == []
+
+
+def test_an_attention_that_went_to_math_quotes_why_the_fused_kernels_refused(build):
+    path = Path(
+        observed=True,
+        complete=True,
+        chosen_ops=("aten::_scaled_dot_product_attention_math.default",),
+        refusals=("flash attention: it takes no mask", "memory-efficient attention: a mask of bool"),
+    )
+    [finding] = build.findings(build.measurement(path=path), build.case("aten::scaled_dot_product_attention.default"))
+    assert finding.message.endswith(
+        "refused: flash attention: it takes no mask; memory-efficient attention: a mask of bool"
+    )
 
 
 @pytest.mark.parametrize(
