@@ -6,6 +6,7 @@ change the path itself: composites ask whether one is there (``areAnyTensorSubcl
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import time
@@ -64,8 +65,7 @@ class Profiler:
         self._marker = torch.zeros(1, device=device)
         a = torch.ones(64, 64, device=device)
         for _ in range(_TRIES):
-            self._complete = True
-            _, path = self.observe(lambda: torch.mm(a, a))
+            _, path = self._observe(lambda: torch.mm(a, a), "")
             self._complete = path.complete and bool(path.kernels) and "aten::mm.default" in path.chosen_ops
             if self._complete:
                 return
@@ -76,6 +76,11 @@ class Profiler:
 
         ``within`` names an op (``aten::mm``): only what ran inside its calls is told, where ``call`` does more.
         """
+        result, path = self._observe(call, within)
+        return result, dataclasses.replace(path, complete=path.complete and self._complete)
+
+    def _observe(self, call: Callable[[], T], within: str) -> tuple[T, Path]:
+        """The path is complete where the markers on both sides of the call were seen."""
         self._synchronize()
         profiler = self._start()
         try:
@@ -94,7 +99,7 @@ class Profiler:
             return result, Path(False, False)
         before, mine, after = around(events)
         self._n_markers = markers_needed(self._n_markers, len(before))
-        complete = self._complete and bool(before) and bool(after)
+        complete = bool(before) and bool(after)
         ops = chosen_ops(_op_name(event) for event in inside(mine, within) if not on_device(event))
         return result, Path(True, complete, ops, kernels_of(mine), copies_of(mine), moved_us=moved_us(mine))
 
