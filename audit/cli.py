@@ -197,6 +197,12 @@ def _add_run(commands: argparse._SubParsersAction[_Parser]) -> None:
         metavar="OTHER",
         help="set another device's times beside these: a profiler's trace, or a run folder",
     )
+    _add_limits(parser)
+    parser.set_defaults(command=_run)
+
+
+def _add_limits(parser: _Parser) -> None:
+    """How long a replay may take, and what becomes of one that was cut short."""
     parser.add_argument(
         "--time-budget",
         type=duration,
@@ -233,7 +239,6 @@ def _add_run(commands: argparse._SubParsersAction[_Parser]) -> None:
     parser.add_argument(
         "--steady-limit", type=duration, default=60.0, metavar="TIME", help="a later call longer than this hangs (60s)"
     )
-    parser.set_defaults(command=_run)
 
 
 def _add_trace(commands: argparse._SubParsersAction[_Parser]) -> None:
