@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ from audit.imported_run import write_other
 from audit.opset import extract_values
 from audit.privacy.name_map import read_map, with_names
 from audit.rules.judge import judge
-from audit.rules.side_by_side import side_by_side
 from audit.run_folder import CASES_FILE, OTHER_FILE
 from audit.schema import Run
 from audit.store import read_run
@@ -22,7 +20,7 @@ def judge_folder(folder: Path, formats: Sequence[str], other: Run | None = None)
     """Judges the run that was just written to the folder, and writes its reports there."""
     if other is not None:
         write_other(other, folder)
-    judgement = _beside_other(judge(read_run(folder)), folder)
+    judgement = judge(read_run(folder), other=_other(folder))
     write_reports(judgement, formats, folder)
     return judgement
 
@@ -30,16 +28,14 @@ def judge_folder(folder: Path, formats: Sequence[str], other: Run | None = None)
 def report(folder: Path, formats: Sequence[str], output: Path | None, maps: Sequence[Path] = ()) -> Judgement:
     """Judges a stored run again and writes its reports, with the names of ``maps``; needs no GPU and no torch."""
     home = folder if folder.is_dir() else folder.parent
-    judgement = _beside_other(judge(with_names(read_run(folder), [read_map(path) for path in maps])), home)
+    judgement = judge(with_names(read_run(folder), [read_map(path) for path in maps]), other=_other(home))
     write_reports(judgement, formats, output or home)
     return judgement
 
 
-def _beside_other(judgement: Judgement, folder: Path) -> Judgement:
+def _other(folder: Path) -> Run | None:
     path = folder / OTHER_FILE
-    if not path.exists():
-        return judgement
-    return dataclasses.replace(judgement, beside=side_by_side(judgement.run, read_run(path)))
+    return read_run(path) if path.exists() else None
 
 
 def write_reports(judgement: Judgement, formats: Sequence[str], folder: Path) -> None:

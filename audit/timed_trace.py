@@ -9,13 +9,10 @@ from pathlib import Path
 
 from audit.errors import UsageError
 from audit.opset import extract_values, read_opset, write_opset
-from audit.rules.speed import TIMED
+from audit.rules.elsewhere import times_of
 from audit.run_folder import CASES_FILE, RUN_FILE
-from audit.schema import DeviceTimes, Run, Trace
+from audit.schema import Trace
 from audit.store import read_run
-
-#: What a reader of times has to know of the software that they were taken with.
-_VERSIONS = ("torch", "hip", "cuda", "rocm")
 
 
 def is_run(path: Path) -> bool:
@@ -48,16 +45,3 @@ def write_timed_trace(folder: Path, output: Path, force: bool) -> Trace:
     with tempfile.TemporaryDirectory(prefix="rocm-audit-") as scratch:
         write_opset(output, trace, extract_values(cases_file, Path(scratch)))
     return trace
-
-
-def times_of(run: Run) -> DeviceTimes:
-    """Of every case that a GPU ran; none of another device, whose times mean nothing."""
-    header = run.header
-    measured = run.measurements.items() if header.device.backend in TIMED else ()
-    return DeviceTimes(
-        device=header.device,
-        evidence=header.evidence,
-        environment={name: header.environment[name] for name in _VERSIONS if name in header.environment},
-        times={key: item.device_time for key, item in measured if item.device_time is not None},
-        ceilings=header.ceilings,
-    )

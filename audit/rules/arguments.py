@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from audit.codec import tensors_of
-from audit.schema import Case, Measurement
+from audit.schema import Case, Measurement, Named
+
+#: What copies between host and device is bound by the bus: neither memory nor the CPU's own copy is a yardstick.
+_TRANSFERS = ("_to_copy", "copy_", "_pin_memory")
 
 
 def dtypes_of(case: Case) -> tuple[str, ...]:
@@ -19,3 +22,11 @@ def n_calls_seen(measurement: Measurement) -> int:
 def ops_of(case: Case, measurement: Measurement | None) -> tuple[str, ...]:
     """The op itself and, where the path was seen, the ops that ran inside."""
     return (case.op, *(measurement.path.chosen_ops if measurement is not None else ()))
+
+
+def is_transfer(case: Case) -> bool:
+    """Whether the case moves data between host and device."""
+    if case.op.split("::")[-1].split(".")[0] not in _TRANSFERS:
+        return False
+    to_host = Named("device", "cpu") in (*case.args, *(value for _, value in case.kwargs))
+    return to_host or any(spec.host for spec in tensors_of(case.args, case.kwargs))

@@ -50,6 +50,9 @@ CODES: Mapping[str, str] = {
     # speed
     "SPD401": "Slower than the CPU",
     "SPD402": "The first call takes long",
+    "SPD403": "Far from the device's limit",
+    "SPD404": "A wider dtype than the program's",
+    "SPD405": "Another device is faster",
     # about the audit
     "INC901": "The input is invalid",
     "INC902": "There is no reference",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from audit.changed_case import changed_case
 from audit.codec import signature_text
@@ -10,6 +11,7 @@ from audit.knowledge.kernels import classify_kernel
 from audit.knowledge.op_classes import class_of
 from audit.rules.chosen_path import heaviest_kernel
 from audit.rules.coverage import coverage
+from audit.rules.elsewhere import times_for
 from audit.rules.floor import floor_of_work
 from audit.rules.headline import headline
 from audit.rules.host_traffic import custom_ops
@@ -19,23 +21,29 @@ from audit.rules.known import annotate
 from audit.rules.not_audited import missed_composites
 from audit.rules.predict import predict
 from audit.rules.preflight import root_causes
-from audit.rules.registry import RULES
+from audit.rules.registry import RULES, RUN_RULES
 from audit.rules.shown_rates import shown_ceilings
+from audit.rules.side_by_side import side_by_side
 from audit.rules.speed import TIMED
 from audit.rules.support import started_only
 from audit.rules.thresholds import DEFAULT, Thresholds
 from audit.rules.tried import note, tried
 from audit.rules.wording import plural
 from audit.rules.work import Work, work_of
-from audit.schema import DEVICE_STATUSES, Case, Ceilings, Measurement, Run, Status, Timing
+from audit.schema import DEVICE_STATUSES, IMPORTED, Case, Ceilings, Measurement, Run, Status, Timing
 from audit.verdicts import Finding, Judgement, Tried, Verdict
 
 
-def judge(run: Run, *, thresholds: Thresholds = DEFAULT) -> Judgement:
-    """Judges every case of a run file, whole or cut short."""
-    works = {case.key: work_of(case, run.measurements.get(case.key)) for case in run.cases} if _is_gpu(run) else {}
+def judge(run: Run, *, thresholds: Thresholds = DEFAULT, other: Run | None = None) -> Judgement:
+    """Judges every case of a run file, whole or cut short; ``other`` is another device's run, to be set beside it."""
+    works = _works(run) if _is_gpu(run) else {}
     ceilings = shown_ceilings(run, works)
-    verdicts = tuple(_verdict(case, run, works.get(case.key), ceilings, thresholds) for case in run.cases)
+    there = times_for(run, other) if other is not None else run.header.elsewhere
+    of_run = [rule(run, there, thresholds) for rule in RUN_RULES]
+    verdicts = tuple(
+        _verdict(case, run, works.get(case.key), ceilings, thresholds, [f[case.key] for f in of_run if case.key in f])
+        for case in run.cases
+    )
     totals = coverage(verdicts)
     causes = (
         *missed_composites(run.header.source.name, run.header.not_audited),
@@ -44,7 +52,26 @@ def judge(run: Run, *, thresholds: Thresholds = DEFAULT) -> Judgement:
         *root_causes(run.header.preflight),
         *unseen_cases(run),
     )
-    return Judgement(run, verdicts, totals, headline(run, verdicts, totals, causes), causes, thresholds.rows())
+    return Judgement(
+        run,
+        verdicts,
+        totals,
+        headline(run, verdicts, totals, causes),
+        causes,
+        thresholds.rows(),
+        side_by_side(run, other) if other is not None else None,
+    )
+
+
+def _works(run: Run) -> dict[str, Work | None]:
+    """By key. A recording does not say whether the mantissa of float32 was cut: then it may have been."""
+    works = {case.key: work_of(case, run.measurements.get(case.key)) for case in run.cases}
+    if run.header.source.kind != IMPORTED:
+        return works
+    return {
+        key: replace(work, dtype="tf32") if work is not None and work.dtype == "float32" else work
+        for key, work in works.items()
+    }
 
 
 def status_of(findings: Iterable[Finding]) -> Status:
@@ -56,11 +83,19 @@ def status_of(findings: Iterable[Finding]) -> Status:
     return "inconclusive" if "inconclusive" in statuses else "supported"
 
 
-def _verdict(case: Case, run: Run, work: Work | None, ceilings: Ceilings | None, thresholds: Thresholds) -> Verdict:
+def _verdict(
+    case: Case,
+    run: Run,
+    work: Work | None,
+    ceilings: Ceilings | None,
+    thresholds: Thresholds,
+    of_run: Iterable[Finding],
+) -> Verdict:
     predicted = run.header.evidence == "predicted"
     measurement = None if predicted else run.measurements.get(case.key)
     arch = run.header.device.arch
-    findings = tuple(annotate(f, case, measurement, arch) for f in _findings(case, measurement, run, thresholds))
+    found = (*_findings(case, measurement, run, thresholds), *of_run)
+    findings = tuple(annotate(finding, case, measurement, arch) for finding in found)
     status = status_of(findings)
     alternatives = _tried(case, run, status, thresholds)
     findings = (*findings, *([told] if (told := note(case, run, alternatives)) is not None else []))

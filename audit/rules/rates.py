@@ -34,11 +34,15 @@ def ceiling_rows(device: DeviceInfo, ceilings: Ceilings | None) -> list[CeilingR
 
 
 def rates_of(device: DeviceInfo, ceilings: Ceilings | None, dtype: str) -> tuple[float | None, float | None]:
-    """(10^9 bytes, 10^12 operations) a second; each as measured where it was, else by the product's datasheet."""
+    """(10^9 bytes, 10^12 operations) a second; each as measured where it was, else by the product's datasheet.
+
+    ``tf32`` is float32 whose mantissa may be cut; where a device does not cut it, its rate is that of float32.
+    """
     bandwidth, tflops = _peaks(device, dtype)
     if ceilings is None:
         return bandwidth, tflops
-    measured = [_usable(ceilings.gemm_tflops.get(name)) for name in (dtype, *(("tf32",) if dtype == "float32" else ()))]
+    names = ("tf32", "float32") if dtype == "tf32" else (dtype,)
+    measured = [_usable(ceilings.gemm_tflops.get(name)) for name in names]
     return _usable(ceilings.copy_gbs) or bandwidth, max(filter(None, measured), default=tflops)
 
 
@@ -98,11 +102,10 @@ def _property(device: DeviceInfo, *names: str) -> int | None:
 
 
 def _peak_tflops(gpu: Gpu, dtype: str) -> float | None:
-    """For fp32 the rate of TF32 where the GPU has it, which a program may allow."""
-    if dtype == "float32":
+    if dtype == "tf32":
         return max(filter(None, (gpu.fp32_tflops, gpu.tf32_tflops)), default=None)
     rates = {
-        "tf32": gpu.tf32_tflops,
+        "float32": gpu.fp32_tflops,
         "float64": gpu.fp64_tflops,
         "float16": gpu.fp16_tflops,
         "bfloat16": gpu.bf16_tflops,

@@ -1,13 +1,17 @@
-"""Every rule that reads measurements, in the order in which findings are shown. A new rule is one line here."""
+"""Every rule, in the order in which findings are shown. A new rule is one line here.
+
+Most read one case and its measurement; some need the whole run, or another device's times.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from audit.rules import (
     accuracy,
     chosen_path,
+    elsewhere,
     host_traffic,
     inconclusive,
     kernel_records,
@@ -15,13 +19,16 @@ from audit.rules import (
     messages,
     repeatability,
     speed,
+    stray_dtype,
     support,
 )
 from audit.rules.thresholds import Thresholds
-from audit.schema import Case, Measurement, RunHeader
+from audit.schema import Case, DeviceTimes, Measurement, Run, RunHeader
 from audit.verdicts import Finding
 
 Rule: TypeAlias = Callable[[Case, Measurement, RunHeader, Thresholds], Iterator[Finding]]
+#: Of the whole run, with what its cases took on another device: one finding at most for each key.
+RunRule: TypeAlias = Callable[[Run, DeviceTimes | None, Thresholds], Mapping[str, Finding]]
 
 RULES: tuple[Rule, ...] = (
     support.raised,
@@ -42,6 +49,7 @@ RULES: tuple[Rule, ...] = (
     chosen_path.lesser_blas,
     messages.said,
     speed.slower_than_cpu,
+    speed.far_from_the_limit,
     speed.first_call,
     inconclusive.reference_failed,
     inconclusive.device_not_judged,
@@ -49,4 +57,9 @@ RULES: tuple[Rule, ...] = (
     accuracy.not_compared,
     kernel_records.not_seen,
     kernel_records.unexplained,
+)
+
+RUN_RULES: tuple[RunRule, ...] = (
+    stray_dtype.stray_dtypes,
+    elsewhere.slower_than_elsewhere,
 )

@@ -51,12 +51,10 @@ def _timed(run: Run) -> list[tuple[Case, Measurement, float]]:
 
 
 def _products(run: Run, measured: Mapping[str, Rate], fastest: Mapping[str, float]) -> dict[str, Rate]:
-    """Of a float32 product nobody knows whether its mantissa was cut: it raises the higher of the two rates."""
     raised = dict(measured)
     for dtype, tflops in fastest.items():
-        name = "tf32" if dtype == "float32" and "tf32" in measured else dtype
-        if name in raised:
-            raised[name] = _raised(raised[name], tflops, rates_of(run.header.device, None, dtype)[1])
+        if dtype in raised:
+            raised[dtype] = _raised(raised[dtype], tflops, rates_of(run.header.device, None, dtype)[1])
     return raised
 
 

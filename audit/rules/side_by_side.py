@@ -11,7 +11,7 @@ from audit.knowledge.kernels import classify_kernel
 from audit.knowledge.signatures import overloads_of
 from audit.rules.chosen_path import heaviest_kernel
 from audit.rules.kind_of_call import kind_of_call
-from audit.schema import Arg, Case, Phase, Run, TensorSpec
+from audit.schema import Arg, Case, Phase, Run, TensorSpec, Timing
 from audit.verdicts import SideBySide, SideRow
 
 #: Op, phase and signature, in what all ops of that kind of call have in common. Strides are left out: devices lay out
@@ -31,6 +31,8 @@ class _Calls:
     keys: list[str] = field(default_factory=list)
     n_calls: int = 0
     us: float = 0.0
+    iqr_us: float = 0.0
+    n_timed: int = 0
     library: str | None = None
     heaviest_us: float = -1.0
 
@@ -49,6 +51,17 @@ def side_by_side(here: Run, there: Run) -> SideBySide:
         here_step_us=sum(calls.us for calls in ours.values()) / n_ours,
         there_step_us=sum(calls.us for calls in theirs.values()) / n_theirs,
     )
+
+
+def times_by_kind(here: Run, there: Run) -> dict[str, Timing]:
+    """What the cases of ``here`` took in ``there``, by key: the mean of the calls of their kind, with the widest spread
+    among its cases."""
+    theirs, found = _kinds(there), {}
+    for kind, ours in _kinds(here).items():
+        if (calls := theirs.get(kind)) is not None:
+            timing = Timing(calls.us / calls.n_calls, calls.iqr_us, calls.n_timed)
+            found.update(dict.fromkeys(ours.keys, timing))
+    return found
 
 
 def _row(kind: _Kind, ours: _Calls | None, theirs: _Calls | None, n_ours: int, n_theirs: int) -> SideRow:
@@ -73,7 +86,7 @@ def _row(kind: _Kind, ours: _Calls | None, theirs: _Calls | None, n_ours: int, n
 def _kinds(run: Run) -> dict[_Kind, _Calls]:
     """The timed cases of a run, those of one kind together."""
     found: dict[_Kind, _Calls] = {}
-    for case, us, library in _timed(run):
+    for case, us, time, library in _timed(run):
         args = tuple(_without_strides(arg) for arg in case.args)
         kwargs = tuple((name, _without_strides(arg)) for name, arg in sorted(case.kwargs, key=lambda item: item[0]))
         its_own = signature_text(args, kwargs, case.grads, case.settings)
@@ -83,12 +96,14 @@ def _kinds(run: Run) -> dict[_Kind, _Calls]:
         calls.keys.append(case.key)
         calls.n_calls += case.n_calls
         calls.us += us
+        calls.iqr_us = max(calls.iqr_us, time.iqr_us)
+        calls.n_timed += time.n
         if us > calls.heaviest_us:
             calls.library, calls.heaviest_us = library, us
     return found
 
 
-def _timed(run: Run) -> Iterator[tuple[Case, float, str | None]]:
+def _timed(run: Run) -> Iterator[tuple[Case, float, Timing, str | None]]:
     for case in run.cases:
         measurement = run.measurements.get(case.key)
         time = measurement.device_time if measurement is not None else None
@@ -96,7 +111,7 @@ def _timed(run: Run) -> Iterator[tuple[Case, float, str | None]]:
             continue
         kernel = heaviest_kernel(measurement)
         us = time.total_us if time.total_us is not None else time.median_us * case.n_calls
-        yield case, us, classify_kernel(kernel.name).library if kernel is not None else None
+        yield case, us, time, classify_kernel(kernel.name).library if kernel is not None else None
 
 
 def _with_defaults(op: str, args: tuple[Arg, ...]) -> tuple[Arg, ...]:

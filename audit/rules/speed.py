@@ -1,17 +1,24 @@
-"""SPD401, SPD402: steady time against the CPU, and the first call. Only where a real GPU was timed."""
+"""SPD401 to SPD403: steady time against the CPU and the device's own rates, and the first call.
+
+Only where a real GPU was timed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from audit.codec import tensors_of
+from audit.knowledge.expectations import expectation_of
+from audit.rules.arguments import is_transfer, n_calls_seen
+from audit.rules.ideal_time import ideal_of
 from audit.rules.thresholds import Thresholds
-from audit.rules.wording import duration
-from audit.schema import Case, Measurement, Named, RunHeader
+from audit.rules.wording import duration, size
+from audit.schema import Case, Measurement, RunHeader, Timing
 from audit.verdicts import Finding
 
-#: A copy between host and device is bound by the bus; the CPU's own copy in memory is no yardstick for it.
-_TRANSFERS = ("_to_copy", "copy_", "_pin_memory")
+_KEEP_LAYOUT = (
+    "a copy that changes the order of the dimensions is several times slower than one that keeps it: keep one memory "
+    "format, and transposed operands as views"
+)
 #: Backends whose times mean something: sim and cpu time Python and the CPU itself.
 TIMED = ("hip", "cuda")
 
@@ -21,7 +28,7 @@ def slower_than_cpu(
 ) -> Iterator[Finding]:
     """SPD401: slower by a factor, beyond both sides' noise, and above what launching any kernel costs."""
     device, reference = measurement.device_time, measurement.reference_time
-    if header.device.backend not in TIMED or device is None or reference is None or _is_transfer(case):
+    if header.device.backend not in TIMED or device is None or reference is None or is_transfer(case):
         return
     device_us, reference_us = device.median_us - device.iqr_us, reference.median_us + reference.iqr_us
     if device.median_us < thresholds.slow_floor_us or device_us <= thresholds.slower_than_cpu_factor * reference_us:
@@ -44,12 +51,59 @@ def slower_than_cpu(
     )
 
 
-def _is_transfer(case: Case) -> bool:
-    """Whether the case moves data between host and device."""
-    if case.op.split("::")[-1].split(".")[0] not in _TRANSFERS:
-        return False
-    to_host = Named("device", "cpu") in (*case.args, *(value for _, value in case.kwargs))
-    return to_host or any(spec.host for spec in tensors_of(case.args, case.kwargs))
+def fixed_us(measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> float:
+    """What a call may take whatever it does: launches, by the kernels that ran."""
+    launch_us = header.ceilings.launch_us.median if header.ceilings is not None else thresholds.unmeasured_launch_us
+    n_kernels = sum(kernel.count for kernel in measurement.path.kernels) / n_calls_seen(measurement)
+    return thresholds.fixed_launches * launch_us * max(n_kernels, 1.0)
+
+
+def far_from_the_limit(
+    case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds
+) -> Iterator[Finding]:
+    """SPD403: a share of the device's rates below what is expected of any sound kernel of its class."""
+    time = measurement.device_time
+    if header.device.backend not in TIMED or time is None or is_transfer(case):
+        return
+    ideal = ideal_of(case, measurement, header.device, header.ceilings)
+    expected = expectation_of(ideal.work.op_class, ideal.bound) if ideal is not None else None
+    if ideal is None or expected is None:
+        return
+    fraction = expected.least_fraction * (1.0 if ideal.is_measured else thresholds.datasheet_fraction)
+    allowed_us = fixed_us(measurement, header, thresholds) + ideal.us / fraction
+    busy_us = _busy_us(time, measurement)
+    if busy_us < thresholds.far_from_limit_us or busy_us <= allowed_us:
+        return
+    cost_us = (time.median_us - ideal.us) * case.n_calls
+    does = "does" if ideal.bound == "compute" else "moves"
+    amount = f"{ideal.work.flops / 1e9:.3g} GFLOP" if ideal.bound == "compute" else size(ideal.work.moved_bytes)
+    rates = "as measured" if ideal.is_measured else "by its datasheet"
+    yield Finding(
+        "SPD403",
+        "slow",
+        f"takes {duration(time.median_us)}; it {does} {amount}, for which the device needs {duration(ideal.us)} at its "
+        f"rates {rates}: {100 * ideal.us / time.median_us:.2g} % of them, at least {100 * fraction:.2g} % are expected "
+        f"of {ideal.work.op_class}; {cost_us / 1000:.3g} ms over {case.n_calls} calls",
+        {
+            "device_us": time.median_us,
+            "device_iqr_us": time.iqr_us,
+            "ideal_us": ideal.us,
+            "bound": ideal.bound,
+            "fraction": ideal.us / time.median_us,
+            "expected_fraction": fraction,
+            "cost_ms": cost_us / 1000,
+            "n": time.n,
+            "source": expected.source,
+            "remedy": _KEEP_LAYOUT if ideal.work.op_class == "copy" else None,
+        },
+    )
+
+
+def _busy_us(time: Timing, measurement: Measurement) -> float:
+    """What the device surely worked: the median less its spread, or less where its kernels took less between gaps."""
+    least_us = time.median_us - time.iqr_us
+    kernels_us = sum(kernel.us for kernel in measurement.path.kernels) / n_calls_seen(measurement)
+    return min(least_us, kernels_us) if measurement.path.complete and kernels_us else least_us
 
 
 def first_call(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:

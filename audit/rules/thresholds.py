@@ -48,6 +48,45 @@ class Thresholds:
         default=30e6,
         metadata={"source": "microseconds; MIOpen searches of 45 to 75 s a shape are reported (ROCm/TheRock#3077)"},
     )
+    fixed_launches: float = field(
+        default=2.0,
+        metadata={
+            "source": "times a launch as measured there, for each kernel that ran: a call may take it whatever it does"
+        },
+    )
+    far_from_limit_us: float = field(
+        default=50.0,
+        metadata={"source": "microseconds a call; below, what a kernel takes to start and to end is much of its time"},
+    )
+    unmeasured_launch_us: float = field(
+        default=10.0,
+        metadata={"source": "microseconds of a launch where none was measured; 3.5 on an H200"},
+    )
+    datasheet_fraction: float = field(
+        default=0.5,
+        metadata={
+            "source": "of the share of measured rates that is expected, where only datasheet peaks are known: an "
+            "MI300X achieves 708 of 1307 bf16 TFLOPS (AMD)"
+        },
+    )
+    wider_dtype_factor: float = field(
+        default=1.5,
+        metadata={"source": "times as fast the device's products are in the dtype of the program's others"},
+    )
+    stray_dtype_fraction: float = field(
+        default=0.25,
+        metadata={"source": "of the program's products; a dtype that more of them have was chosen"},
+    )
+    slower_than_baseline_factor: float = field(
+        default=1.5,
+        metadata={"source": "times an earlier run on the same device, beyond both runs' spread"},
+    )
+    slower_than_elsewhere_factor: float = field(
+        default=2.5,
+        metadata={
+            "source": "times another device's, brought to this one's limits; libraries differ by two where all is well"
+        },
+    )
     same_error_fraction: float = field(
         default=0.5,
         metadata={"source": "of the cases that ran; more than half with one environment error is one root cause"},

@@ -74,9 +74,9 @@ class Build:
 
     def header(self, backend: Backend = "sim", arch: str | None = None, **fields: Any) -> RunHeader:
         given: dict[str, Any] = {"environment": {}, "settings": {}, "n_cases": 1, "n_recorded": 1}
+        given |= {"source": Source("script", "model.py")}
         return RunHeader(
             evidence=EVIDENCE_BY_BACKEND[backend],
-            source=Source("script", "model.py"),
             device=DeviceInfo(backend, NAMES[backend], arch or ARCHS[backend]),
             created="2026-11-30T11:00:00Z",
             audit_version="0.1",

@@ -126,13 +126,20 @@ MEASURED = Ceilings(
     [
         ("mm.default", (bf16(8192, 8192), bf16(8192, 8192)), (1681.2, "compute")),
         ("relu.default", (bf16(1 << 29),), (469.8, "memory")),
-        ("mm.default", (bf16(8192, 8192, dtype="float32"), bf16(8192, 8192, dtype="float32")), (3665.0, "compute")),
+        ("mm.default", (bf16(8192, 8192, dtype="float32"), bf16(8192, 8192, dtype="float32")), (6729.0, "compute")),
         # not measured: by the datasheet
         ("mm.default", (bf16(8192, 8192, dtype="float16"), bf16(8192, 8192, dtype="float16")), (841.0, "compute")),
     ],
 )
 def test_measured_rates_come_before_the_datasheet(op: str, args: tuple[Arg, ...], expected: tuple[float, str]) -> None:
     assert rounded(floor_of(Case("k", f"aten::{op}", args), MI300X, MEASURED)) == expected
+
+
+def test_float32_is_cut_only_where_the_program_allows_it() -> None:
+    wide = bf16(8192, 8192, dtype="float32")
+    allowed = (("torch.backends.cuda.matmul.fp32_precision", "tf32"),)
+    cut = Case("k", "aten::mm.default", (wide, wide), settings=allowed)
+    assert rounded(floor_of(cut, MI300X, MEASURED)) == (3665.0, "compute")
 
 
 def test_an_unknown_product_has_floors_where_it_was_measured() -> None:

@@ -1,20 +1,21 @@
-"""SPD401, SPD402: against the CPU, and the first call."""
+"""SPD401, SPD402: against the CPU, and the first call; SPD403: against the device's own rates."""
 
 from __future__ import annotations
 
 import pytest
 
-from audit.schema import Named, TensorSpec, Timing
+from audit.schema import Ceilings, Kernel, Named, Path, Rate, TensorSpec, Timing
 
 
 def _codes(build, device, reference, backend="hip", **case):
     measurement = build.measurement(device_time=device, reference_time=reference)
-    return build.codes(measurement, build.case(**case), backend=backend)
+    codes = build.codes(measurement, build.case(**case), backend=backend)
+    return [(code, status) for code, status in codes if code != "SPD403"]
 
 
 def test_far_slower_than_the_cpu_is_slow_with_its_cost(build):
     measurement = build.measurement(device_time=Timing(3000.0, 10.0, 20), reference_time=Timing(1000.0, 10.0, 20))
-    [finding] = build.findings(measurement, build.case(n_calls=50), backend="hip")
+    finding = build.findings(measurement, build.case(n_calls=50), backend="hip")[0]
     assert (finding.code, finding.status) == ("SPD401", "slow")
     assert finding.message == "takes 3 ms on the device and 1 ms on the CPU, 3 times that; 100 ms over 50 calls"
 
@@ -69,3 +70,80 @@ def test_a_copy_between_host_and_device_is_not_measured_by_the_cpus_own_copy(bui
     assert codes(host) == []
     assert codes(on_device, kwargs=to_host) == []
     assert codes(on_device) == [("SPD401", "slow")]
+
+
+# --- against the device's own rates ------------------------------------------------------------------------------
+
+CEILINGS = Ceilings(Rate(4000.0, 1.0, 9), {"bfloat16": Rate(600.0, 1.0, 9)}, Rate(4.0, 0.1, 9))
+LARGE = TensorSpec((4096, 4096), (4096, 1), "bfloat16")
+
+
+def _limit(build, us, op="aten::exp.default", args=(LARGE,), path=None, ceilings=CEILINGS, iqr_us=1.0, backend="hip"):
+    """SPD403 of a call: exp of 4096 x 4096 in bf16 moves 64 MiB, 16.8 us; a third of that rate is expected."""
+    path = path or build.watched
+    made = build.fact(*args[0].sizes, dtype="bfloat16")
+    output = build.comparison(expected=made, actual=made)
+    measurement = build.measurement(output, device_time=Timing(us, iqr_us, 20), path=path)
+    found = build.findings(measurement, build.case(op, *args, n_calls=3), backend=backend, ceilings=ceilings)
+    return [finding for finding in found if finding.code == "SPD403"]
+
+
+def test_far_below_the_rates_of_the_device_is_slow_with_its_cost(build):
+    [finding] = _limit(build, 500.0)
+    assert finding.status == "slow"
+    assert finding.message == (
+        "takes 500 us; it moves 64.0 MiB, for which the device needs 16.8 us at its rates as measured: 3.4 % of them, "
+        "at least 33 % are expected of elementwise; 1.45 ms over 3 calls"
+    )
+    assert finding.data["bound"] == "memory"
+
+
+def test_a_product_is_held_to_the_arithmetic_of_its_dtype(build):
+    [finding] = _limit(build, 2000.0, "aten::mm.default", (LARGE, LARGE))
+    assert "it does 137 GFLOP, for which the device needs 229 us" in finding.message
+    assert _limit(build, 900.0, "aten::mm.default", (LARGE, LARGE)) == []
+
+
+def test_what_is_expected_of_its_class_is_the_border(build):
+    # 16.777 us / 0.33, and two launches of 4 us for the one kernel that there is at least.
+    assert _limit(build, 58.8, iqr_us=0.0) == []
+    assert len(_limit(build, 58.9, iqr_us=0.0)) == 1
+    assert _limit(build, 158.8, iqr_us=100.0) == []
+
+
+def test_a_call_that_lasts_less_than_the_start_of_kernels_is_not_judged(build):
+    tiny = TensorSpec((16,), (1,), "bfloat16")
+    assert _limit(build, 49.0, args=(tiny,)) == []
+    assert len(_limit(build, 51.0, args=(tiny,))) == 1
+
+
+def test_each_kernel_has_its_launches(build):
+    path = Path(observed=True, complete=True, kernels=(Kernel("k", 400.0, 60),))
+    assert _limit(build, 500.0, path=path) == []
+
+
+def test_gaps_that_the_host_left_between_kernels_are_not_the_devices(build):
+    path = Path(observed=True, complete=True, kernels=(Kernel("k", 20.0, 1),))
+    assert _limit(build, 500.0, path=path) == []
+    unsure = Path(observed=True, complete=False, kernels=(Kernel("k", 20.0, 1),))
+    assert len(_limit(build, 500.0, path=unsure)) == 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"op": "aten::sort.default"},
+        {"args": (TensorSpec((4096, 4096), (4096, 1), "bfloat16", host=True),), "op": "aten::_to_copy.default"},
+        {"backend": "sim"},
+        {"backend": "cuda", "ceilings": None, "us": 150.0},  # an H100's datasheet, of which half is expected
+    ],
+    ids=["no expectation", "from the host", "simulated", "by the datasheet"],
+)
+def test_what_is_not_judged_against_rates(build, changed):
+    assert _limit(build, **({"us": 1e6} | changed)) == []
+
+
+def test_a_copy_that_turns_its_operand_has_its_remedy(build):
+    turned = TensorSpec((4096, 4096), (1, 4096), "bfloat16")
+    [finding] = _limit(build, 200.0, "aten::clone.default", (turned,))
+    assert "keep one memory format" in finding.data["remedy"]

@@ -23,7 +23,10 @@ FORMULAS: Mapping[str, Callable[[Call], Amount]] = {**PRODUCTS, **CONVOLUTIONS, 
 
 @dataclass(frozen=True)
 class Work:
-    """The least that a call does: ``flops`` in ``dtype`` (0 where arithmetic is not what it takes), and bytes."""
+    """The least that a call does: ``flops`` in ``dtype`` (0 where arithmetic is not what it takes), and bytes.
+
+    ``dtype`` is ``tf32`` where float32 operands may be cut to its mantissa.
+    """
 
     op_class: OpClass
     flops: float
@@ -46,10 +49,20 @@ def work_of(case: Case, measurement: Measurement | None = None) -> Work | None:
         if op_class in ("view", "other") or _does_nothing(call) or _crosses_the_bus(case, op_class, measurement):
             return None
         amount = _amount(call, op_class, _result_bytes(measurement))
-        work = Work(op_class, float(amount.flops), amount.dtype, float(amount.read_bytes), float(amount.written_bytes))
+        dtype = "tf32" if amount.dtype == "float32" and _may_cut(case, op_class) else amount.dtype
+        work = Work(op_class, float(amount.flops), dtype, float(amount.read_bytes), float(amount.written_bytes))
     except (Unsaid, OverflowError):
         return None
     return work if work.flops > 0 or work.moved_bytes > 0 else None
+
+
+def _may_cut(case: Case, op_class: OpClass) -> bool:
+    """Whether torch's settings let a library cut the mantissa of float32: by default in convolutions and RNNs alone."""
+    settings = dict(case.settings)
+    if op_class in ("convolution", "recurrent"):
+        kind = "conv" if op_class == "convolution" else "rnn"
+        return settings.get(f"torch.backends.cudnn.{kind}.fp32_precision", "tf32") == "tf32"
+    return settings.get("torch.backends.cuda.matmul.fp32_precision") == "tf32"
 
 
 def _amount(call: Call, op_class: OpClass, result_bytes: float | None) -> Amount:

@@ -1,0 +1,69 @@
+"""SPD404: a product in float64 in a program that multiplies in something faster, as a forgotten cast makes one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from audit.knowledge.op_classes import class_of
+from audit.rules.arguments import dtypes_of
+from audit.rules.rates import rates_of
+from audit.rules.speed import TIMED, fixed_us
+from audit.rules.thresholds import Thresholds
+from audit.rules.wording import duration
+from audit.schema import Case, DeviceTimes, Measurement, Run
+from audit.verdicts import Finding
+
+_WIDE = "float64"
+_PRODUCTS = ("gemm", "convolution", "attention")
+
+
+def stray_dtypes(run: Run, there: DeviceTimes | None, thresholds: Thresholds) -> Mapping[str, Finding]:
+    """SPD404 by key. A program that computes in float64 throughout means to."""
+    dtypes = Counter[str]()
+    for case in run.cases:
+        if (dtype := _dtype(case)) is not None:
+            dtypes[dtype] += case.n_calls
+    usual, n_usual = dtypes.most_common(1)[0] if dtypes else ("", 0)
+    is_stray = 0 < dtypes[_WIDE] <= thresholds.stray_dtype_fraction * dtypes.total()
+    if run.header.device.backend not in TIMED or not n_usual or not is_stray:
+        return {}
+    return {
+        case.key: finding
+        for case in run.cases
+        if _dtype(case) == _WIDE and case.key in run.measurements
+        for finding in _stray(case, run.measurements[case.key], usual, run, thresholds)
+    }
+
+
+def _stray(case: Case, measurement: Measurement, usual: str, run: Run, thresholds: Thresholds) -> Iterator[Finding]:
+    time, header = measurement.device_time, run.header
+    rates = [rates_of(header.device, header.ceilings, dtype)[1] for dtype in (_WIDE, usual)]
+    wide, narrow = rates
+    if time is None or not wide or not narrow or narrow < thresholds.wider_dtype_factor * wide:
+        return
+    if time.median_us - time.iqr_us <= fixed_us(measurement, header, thresholds):
+        return  # launching it costs as much in any dtype
+    saved_us = time.median_us * (1 - wide / narrow) * case.n_calls
+    yield Finding(
+        "SPD404",
+        "slow",
+        f"multiplies in float64, the program's other products are in {usual}, in which this device is "
+        f"{narrow / wide:.2g} times as fast; {duration(time.median_us)} a call, up to {duration(saved_us)} over "
+        f"{case.n_calls} calls would be saved",
+        {
+            "device_us": time.median_us,
+            "dtype": _WIDE,
+            "usual_dtype": usual,
+            "float64_tflops": wide,
+            "usual_tflops": narrow,
+            "cost_ms": saved_us / 1000,
+        },
+    )
+
+
+def _dtype(case: Case) -> str | None:
+    """The dtype in which a product is done; None of other ops."""
+    if class_of(case.op) not in _PRODUCTS:
+        return None
+    return next((dtype for dtype in dtypes_of(case) if dtype.startswith(("float", "bfloat"))), None)
