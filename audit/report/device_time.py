@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from audit.report import text
-from audit.report.rows import CaseRow, case_rows
 from audit.rules.device_time import device_time_by_library
 from audit.schema import Kernel
 from audit.verdicts import Judgement, SideBySide, SideRow
@@ -14,7 +13,6 @@ from audit.verdicts import Judgement, SideBySide, SideRow
 #: Rows shown of each list of a comparison, and kernels of what has no case; the files hold all.
 MAX_SIDE_ROWS = 40
 MAX_KERNELS = 12
-MAX_LOST_ROWS = 15
 #: Backends whose kernels have times of a GPU.
 _TIMED = ("hip", "cuda")
 
@@ -64,12 +62,6 @@ def library_totals(judgement: Judgement) -> list[TimeRow]:
     total = sum(us for us, _ in sums.values())
     ranked = sorted(sums.items(), key=lambda item: (-item[1][0], item[0]))
     return [TimeRow(name, "", us, text.share_text(us, total), count) for name, (us, count) in ranked]
-
-
-def lost_rows(judgement: Judgement) -> list[CaseRow]:
-    """The cases that lose most device time above their floor, dearest first."""
-    rows = [row for row in case_rows(judgement) if row.lost_us]
-    return sorted(rows, key=lambda row: -(row.lost_us or 0.0))[:MAX_LOST_ROWS]
 
 
 def unowned_rows(judgement: Judgement) -> list[UnownedRow]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from audit.report import device_time, text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
+from audit.report.lost_time import step_limits
 from audit.report.page import amount_text
 from audit.report.rows import CaseRow, case_rows, coverage_of
 from audit.rules.not_audited import shown_reason
@@ -33,6 +34,7 @@ def render(judgement: Judgement) -> str:
         _coverage_table(judgement, evidence.is_amd),
         *_beside(judgement),
         *_libraries(judgement),
+        *_limits(judgement),
         *_findings([row for row in rows if row.status != "supported"]),
         *_not_audited(judgement),
     ]
@@ -133,6 +135,26 @@ def _libraries(judgement: Judgement) -> list[str]:
     body = [[escaped(row.name, 60), text.time_text(row.us), row.share, text.count_text(row.count)] for row in rows]
     head = ["Library", "Device time:", "Share:", "Kernels:"]
     return ["## Device time by library\n\n" + table(head, body)] if rows else []
+
+
+def _limits(judgement: Judgement) -> list[str]:
+    """What a step could gain, and which ops lose it."""
+    limits = step_limits(judgement)
+    if limits is None:
+        return []
+    body = [
+        [
+            escaped(group.name, 80),
+            text.time_text(group.lost_us),
+            text.share_text(group.lost_us, limits.step.us),
+            text.time_text(group.us),
+            text.count_text(group.n_calls),
+        ]
+        for group in limits.rankings[0].groups
+    ]
+    head = ["Op", "Above the limit:", "Of the step:", "Device time:", "Calls:"]
+    said = escaped(" ".join(limits.sentences), 800)
+    return [f"## What the step could gain\n\n{said}\n\n" + table(head, body)]
 
 
 def _not_audited(judgement: Judgement) -> list[str]:

@@ -17,8 +17,8 @@ import jinja2
 
 from audit.report import device_time, text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
+from audit.report.lost_time import step_limits
 from audit.report.rows import CaseRow, OpRow, case_rows, coverage_of, op_rows, safe_name, status_counts
-from audit.rules.host_time import host_sentence
 from audit.rules.not_audited import shown_reason
 from audit.rules.rates import ceiling_rows
 from audit.rules.remedies import eligible
@@ -72,7 +72,6 @@ def render(judgement: Judgement) -> str:
     dearer, cheaper = device_time.sides(judgement.beside) if judgement.beside else ([], [])
     return template.render(
         judgement=judgement,
-        host_time=host_sentence(judgement.run),
         header=header,
         evidence=evidence_text(header),
         ops=ops,
@@ -87,8 +86,7 @@ def render(judgement: Judgement) -> str:
         left_out=left_out(judgement),
         libraries=libraries,
         unowned=device_time.unowned_rows(judgement),
-        lost=device_time.lost_rows(judgement) if libraries else [],
-        device_us=sum(row.us for row in libraries),
+        limits=step_limits(judgement),
         alternatives=alternatives_text(judgement),
         ceilings=ceiling_rows(header.device, header.ceilings),
         dearer=dearer,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from audit.codec import tensors_of
 from audit.report.legend import READING_ORDER
 from audit.rules.coverage import worst
+from audit.rules.lost_time import lost_us
 from audit.schema import NOT_RECORDED, UNKNOWN_DTYPE, Case, Measurement, Status
 from audit.verdicts import Coverage, Finding, Judgement, Verdict
 
@@ -54,9 +55,8 @@ class CaseRow:
 
     @property
     def lost_us(self) -> float | None:
-        """Device time of all calls above what the device's peaks allow; None where no floor is known."""
-        floor_us, total_us = self.verdict.floor_us, self.verdict.total_us
-        return None if floor_us is None or total_us is None else max(0.0, total_us - floor_us * self.verdict.n_calls)
+        """See ``audit.rules.lost_time``."""
+        return lost_us(self.verdict)
 
     @property
     def notes(self) -> tuple[Finding, ...]:

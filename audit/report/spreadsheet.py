@@ -50,10 +50,6 @@ def frame(judgement: Judgement) -> pandas.DataFrame:
     return table
 
 
-def _limit(row: CaseRow) -> tuple[str | float | None, ...]:
-    return row.verdict.floor_us, row.verdict.bound, row.lost_us
-
-
 def _side_values(
     row: CaseRow, beside: SideBySide | None, sides: Mapping[str, SideRow]
 ) -> tuple[str | float | None, ...]:

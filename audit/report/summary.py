@@ -7,6 +7,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
+from audit.rules.lost_time import LostTime, lost_by_library, lost_by_module, lost_by_op, step_of
 from audit.schema import STATUSES, NotAudited
 from audit.verdicts import Coverage, Finding, Judgement, SideBySide, SideRow, Tried, Verdict
 
@@ -35,7 +36,29 @@ def summary(judgement: Judgement) -> dict[str, Any]:
         "verdicts": [_verdict(verdict) for verdict in judgement.verdicts],
         "not_audited": [_not_audited(item) for item in header.not_audited],
         **({"beside": _beside(judgement.beside)} if judgement.beside is not None else {}),
+        **_limits(judgement),
     }
+
+
+def _limits(judgement: Judgement) -> dict[str, Any]:
+    """The step against the limits of the device, and who loses what: all groups, dearest first."""
+    run, verdicts = judgement.run, judgement.verdicts
+    step = step_of(run, verdicts)
+    if step is None:
+        return {}
+    numbers = {name: _number(value) for name, value in asdict(step).items()}
+    return {
+        "step": {**numbers, "utilisation": _number(step.utilisation)},
+        "lost_by": {
+            "op": _groups(lost_by_op(run, verdicts)),
+            "module": _groups(lost_by_module(run, verdicts)),
+            "library": _groups(lost_by_library(run, verdicts)),
+        },
+    }
+
+
+def _groups(groups: list[LostTime]) -> list[dict[str, Any]]:
+    return [{name: _number(value) for name, value in asdict(group).items()} for group in groups]
 
 
 def _not_audited(item: NotAudited) -> dict[str, Any]:

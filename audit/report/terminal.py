@@ -12,6 +12,7 @@ from rich.text import Text
 
 from audit.report import device_time, text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
+from audit.report.lost_time import step_limits
 from audit.report.rows import CaseRow, case_rows, status_counts
 from audit.schema import IMPORTED, Status
 from audit.verdicts import Judgement
@@ -19,6 +20,7 @@ from audit.verdicts import Judgement
 #: Findings shown; with headline, counts and root causes this stays below 24 lines at 80 columns.
 MAX_FINDINGS = 6
 MAX_LIBRARIES = 6
+MAX_LOSING = 3
 #: Of what another device does faster, and of what it does slower.
 MAX_SIDE_ROWS = 4
 _COLOURS: dict[Status, str] = {
@@ -39,6 +41,7 @@ def render_terminal(judgement: Judgement, width: int = 80, colour: bool = False,
     _print_findings(console, [row for row in rows if row.status not in ("supported", "inconclusive")])
     _print_doubts(console, judgement, rows)
     _print_libraries(console, judgement)
+    _print_limits(console, judgement)
     _print_beside(console, judgement)
     if report is not None:
         console.print(Text(f"report: {text.one_line(str(report), 400)}"), soft_wrap=True)
@@ -114,6 +117,16 @@ def _print_libraries(console: Console, judgement: Judgement) -> None:
         unowned = sum(row.us for row in device_time.unowned_rows(judgement))
         apart = f"; {text.time_text(unowned)} in what is no case" if unowned else ""
         console.print(Text(text.one_line(f"  device time: {shown}{apart}", 240)))
+
+
+def _print_limits(console: Console, judgement: Judgement) -> None:
+    """What a step would gain, and the three ops that lose most of it."""
+    limits = step_limits(judgement)
+    if limits is None:
+        return
+    ops = [group for group in limits.rankings[0].groups[:MAX_LOSING] if group.lost_us]
+    named = ", ".join(f"{text.short_op(group.name)} {text.time_text(group.lost_us)}" for group in ops)
+    console.print(Text(text.one_line(f"  {limits.sentences[0]}" + (f" Most: {named}." if named else ""), 240)))
 
 
 def _print_beside(console: Console, judgement: Judgement) -> None:

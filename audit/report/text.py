@@ -79,6 +79,14 @@ def _three_digits(value: float) -> str:
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
+def flops_text(flops: float) -> str:
+    """``14.2 TFLOP``, ``30.8 GFLOP``."""
+    for factor, unit in ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP")):
+        if flops >= factor:
+            return f"{_three_digits(flops / factor)} {unit}"
+    return f"{_three_digits(flops / 1e6)} MFLOP"
+
+
 def share_text(part: float, total: float) -> str:
     """A percentage that never rounds a part to nothing or to everything: ``<0.1 %``, ``>99.9 %``."""
     if total <= 0:
