@@ -1,0 +1,110 @@
+"""Two hundred large calls as any model makes them, forward and backward: none of them is slow on a GPU.
+
+Products, attention, convolutions, normalisation and elementwise work in the shapes and layouts of language models,
+vision transformers and residual networks. ``--share 4`` divides the number of rows, for a look on a small machine.
+"""
+
+import argparse
+from collections.abc import Callable
+from itertools import product
+
+import torch
+from torch.nn import functional
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--share", type=int, default=1)
+parser.add_argument("--device", default="cuda")
+args = parser.parse_args()
+
+BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
+
+
+def made(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
+    return torch.randn(sizes, device=args.device, dtype=dtype).requires_grad_()
+
+
+def forth_and_back(call: Callable[..., torch.Tensor], *operands: torch.Tensor) -> None:
+    result = call(*operands)
+    result.backward(torch.randn_like(result))
+    for operand in operands:
+        operand.grad = None
+
+
+def products() -> None:
+    for rows, inner, columns in ((4096, 4096, 4096), (2048, 4096, 11264), (8192, 1024, 4096), (4096, 2048, 8192)):
+        for dtype in (BF16, FP16):
+            left, weight = made(rows // args.share, inner, dtype=dtype), made(columns, inner, dtype=dtype)
+            forth_and_back(functional.linear, left, weight)
+            forth_and_back(torch.matmul, left, made(inner, columns, dtype=dtype))
+    for rows, inner, columns in ((2048, 2048, 2048), (4096, 1024, 4096)):
+        bias = made(columns, dtype=FP32)
+        operands = made(rows // args.share, inner, dtype=FP32), made(columns, inner, dtype=FP32), bias
+        forth_and_back(functional.linear, *operands)
+    for batch, rows, inner, columns in ((64, 512, 512, 512), (96, 1024, 64, 1024), (96, 1024, 1024, 64)):
+        batch //= args.share
+        forth_and_back(torch.bmm, made(batch, rows, inner), made(batch, inner, columns))
+
+
+def attention() -> None:
+    for (batch, heads, length, width), dtype, is_causal in product(
+        ((4, 32, 2048, 64), (2, 32, 2048, 128), (16, 16, 1024, 64)), (BF16, FP16), (False, True)
+    ):
+        q, k, v = (made(batch, heads // args.share, length, width, dtype=dtype) for _ in range(3))
+        forth_and_back(lambda *qkv, c=is_causal: functional.scaled_dot_product_attention(*qkv, is_causal=c), q, k, v)
+
+
+def convolutions() -> None:
+    shapes = ((64, 56, 3), (128, 56, 3), (256, 28, 3), (512, 14, 3), (256, 56, 1), (1024, 28, 1))
+    for (channels, side, width), dtype in product(shapes, (FP16, BF16)):
+        image = made(64 // args.share, channels, side, side, dtype=dtype)
+        weight = made(channels if width > 1 else channels // 2, channels, width, width, dtype=dtype)
+        image, weight = (
+            item.detach().to(memory_format=torch.channels_last).requires_grad_() for item in (image, weight)
+        )
+        forth_and_back(lambda x, w, p=width // 2: functional.conv2d(x, w, padding=p), image, weight)
+
+
+def normalisation() -> None:
+    for (rows, width), dtype in product(((16384, 1024), (8192, 4096), (32768, 768)), (BF16, FP32)):
+        weight, bias = made(width, dtype=dtype), made(width, dtype=dtype)
+        hidden = made(rows // args.share, width, dtype=dtype)
+        forth_and_back(lambda x, w, b, n=width: functional.layer_norm(x, (n,), w, b), hidden, weight, bias)
+        forth_and_back(lambda x, w, n=width: functional.rms_norm(x, (n,), w), hidden, weight)
+    for channels, side in ((256, 56), (512, 28)):
+        image = made(64 // args.share, channels, side, side, dtype=FP16).detach()
+        image = image.to(memory_format=torch.channels_last).requires_grad_()
+        weight, bias = made(channels, dtype=FP32), made(channels, dtype=FP32)
+        mean, variance = (torch.zeros(channels, device=args.device) for _ in range(2))
+        forth_and_back(
+            lambda x, w, b, m=mean, v=variance: functional.batch_norm(x, m, v, w, b, training=True), image, weight, bias
+        )
+        forth_and_back(lambda x: functional.group_norm(x, 32), image.detach().contiguous().requires_grad_())
+
+
+def elementwise() -> None:
+    for dtype in (BF16, FP32):
+        one, two = made(8192 // args.share, 4096, dtype=dtype), made(8192 // args.share, 4096, dtype=dtype)
+        for binary in (torch.add, torch.mul, torch.sub):
+            forth_and_back(binary, one, two)
+        for unary in (functional.gelu, functional.silu, functional.relu, torch.sigmoid, torch.tanh, torch.exp):
+            forth_and_back(unary, one)
+        forth_and_back(lambda x: x.softmax(-1), one)
+        forth_and_back(lambda x: x.log_softmax(-1), one)
+        with torch.no_grad():
+            one.clone()
+            one.to(FP16)
+            torch.cat((one, two))
+            one + 1.0
+            one * two.sigmoid()
+            torch.where(one > 0, one, two)
+            one.sum(-1)
+            one.mean(-1)
+            one.amax(-1)
+            torch.addcmul(one, one, two)
+            one.pow(2)
+            one.rsqrt()
+            two.detach().clone().mul_(0.5).add_(one)
+
+
+for part in (products, attention, convolutions, normalisation, elementwise):
+    part()
