@@ -1,7 +1,8 @@
-"""Two hundred large calls as any model makes them, forward and backward: none of them is slow on a GPU.
+"""More than two hundred large calls as any model makes them, forward and backward: none of them is slow on a GPU.
 
-Products, attention, convolutions, normalisation and elementwise work in the shapes and layouts of language models,
-vision transformers and residual networks. ``--share 4`` divides the number of rows, for a look on a small machine.
+Products, attention, convolutions, normalisation, elementwise work, embeddings and losses in the shapes and layouts of
+language models, vision transformers and residual networks. ``--share 4`` divides the number of rows, for a look on a
+small machine.
 """
 
 import argparse
@@ -23,9 +24,15 @@ def made(*sizes: int, dtype: torch.dtype = BF16) -> torch.Tensor:
     return torch.randn(sizes, device=args.device, dtype=dtype).requires_grad_()
 
 
+def channels_last(*sizes: int, dtype: torch.dtype) -> torch.Tensor:
+    """Made so: bringing a tensor into the layout is a copy that no GPU does well."""
+    batch, channels, *sides = sizes
+    return made(batch, *sides, channels, dtype=dtype).detach().movedim(-1, 1).requires_grad_()
+
+
 def forth_and_back(call: Callable[..., torch.Tensor], *operands: torch.Tensor) -> None:
     result = call(*operands)
-    result.backward(torch.randn_like(result))
+    result.backward(torch.ones_like(result))
     for operand in operands:
         operand.grad = None
 
@@ -47,7 +54,7 @@ def products() -> None:
 
 def attention() -> None:
     for (batch, heads, length, width), dtype, is_causal in product(
-        ((4, 32, 2048, 64), (2, 32, 2048, 128), (16, 16, 1024, 64)), (BF16, FP16), (False, True)
+        ((2, 16, 2048, 64), (1, 16, 2048, 128), (8, 16, 1024, 64)), (BF16, FP16), (False, True)
     ):
         q, k, v = (made(batch, heads // args.share, length, width, dtype=dtype) for _ in range(3))
         forth_and_back(lambda *qkv, c=is_causal: functional.scaled_dot_product_attention(*qkv, is_causal=c), q, k, v)
@@ -56,11 +63,8 @@ def attention() -> None:
 def convolutions() -> None:
     shapes = ((64, 56, 3), (128, 56, 3), (256, 28, 3), (512, 14, 3), (256, 56, 1), (1024, 28, 1))
     for (channels, side, width), dtype in product(shapes, (FP16, BF16)):
-        image = made(64 // args.share, channels, side, side, dtype=dtype)
-        weight = made(channels if width > 1 else channels // 2, channels, width, width, dtype=dtype)
-        image, weight = (
-            item.detach().to(memory_format=torch.channels_last).requires_grad_() for item in (image, weight)
-        )
+        image = channels_last(64 // args.share, channels, side, side, dtype=dtype)
+        weight = channels_last(channels if width > 1 else channels // 2, channels, width, width, dtype=dtype)
         forth_and_back(lambda x, w, p=width // 2: functional.conv2d(x, w, padding=p), image, weight)
 
 
@@ -71,14 +75,14 @@ def normalisation() -> None:
         forth_and_back(lambda x, w, b, n=width: functional.layer_norm(x, (n,), w, b), hidden, weight, bias)
         forth_and_back(lambda x, w, n=width: functional.rms_norm(x, (n,), w), hidden, weight)
     for channels, side in ((256, 56), (512, 28)):
-        image = made(64 // args.share, channels, side, side, dtype=FP16).detach()
-        image = image.to(memory_format=torch.channels_last).requires_grad_()
+        image = channels_last(64 // args.share, channels, side, side, dtype=FP16)
         weight, bias = made(channels, dtype=FP32), made(channels, dtype=FP32)
         mean, variance = (torch.zeros(channels, device=args.device) for _ in range(2))
         forth_and_back(
             lambda x, w, b, m=mean, v=variance: functional.batch_norm(x, m, v, w, b, training=True), image, weight, bias
         )
-        forth_and_back(lambda x: functional.group_norm(x, 32), image.detach().contiguous().requires_grad_())
+        plain = made(64 // args.share, channels, side, side, dtype=FP16)
+        forth_and_back(lambda x: functional.group_norm(x, 32), plain)
 
 
 def elementwise() -> None:
@@ -106,5 +110,23 @@ def elementwise() -> None:
             two.detach().clone().mul_(0.5).add_(one)
 
 
-for part in (products, attention, convolutions, normalisation, elementwise):
+def tables() -> None:
+    """Rows by their number, and what adds up in backward: every row is met a few times."""
+    for rows, width, dtype in ((32000, 1024, BF16), (8192, 2048, FP32)):
+        table = made(rows, width, dtype=dtype)
+        numbers = torch.randint(rows, (16384 // args.share,), device=args.device)
+        forth_and_back(lambda t, n=numbers: functional.embedding(n, t), table)
+        forth_and_back(lambda t, n=numbers: t.index_select(0, n), table)
+        forth_and_back(lambda t, n=numbers: t[n], table)
+        places = numbers[:, None].expand(-1, width)
+        forth_and_back(lambda t, p=places: t.gather(0, p), table)
+    logits = made(4096 // args.share, 32000, dtype=FP32)
+    classes = torch.randint(32000, (4096 // args.share,), device=args.device)
+    forth_and_back(lambda x: functional.cross_entropy(x, classes), logits)
+    pooled = channels_last(64 // args.share, 64, 112, 112, dtype=FP16)
+    forth_and_back(lambda x: functional.max_pool2d(x, 3, 2, 1), pooled)
+    forth_and_back(lambda x: functional.adaptive_avg_pool2d(x, 1), pooled)
+
+
+for part in (products, attention, convolutions, normalisation, elementwise, tables):
     part()

@@ -40,10 +40,11 @@ def product_in_float64() -> None:
     made(2048 // args.share, 2048, dtype=torch.float64) @ made(2048, 2048, dtype=torch.float64)
 
 
-def gather_of_one_row() -> None:
-    table = made(4096, 1024, dtype=torch.float32).requires_grad_()
-    rows = torch.zeros(16384 // args.share, 1024, dtype=torch.int64, device=args.device)
-    table.gather(0, rows).backward(made(16384 // args.share, 1024, dtype=torch.float32))
+def gather_of_one_place() -> None:
+    """Backward adds everything up in one place of each row, one addition after the other."""
+    table = made(4096 // args.share, 4096, dtype=torch.float32).requires_grad_()
+    places = torch.zeros(4096 // args.share, 4096, dtype=torch.int64, device=args.device)
+    table.gather(1, places).backward(made(4096 // args.share, 4096, dtype=torch.float32))
 
 
 def transposed_copy() -> None:
@@ -54,7 +55,7 @@ attention_by_math()
 convolution_without_library()
 custom_op_through_host()
 product_in_float64()
-gather_of_one_row()
+gather_of_one_place()
 transposed_copy()
 # What the program is otherwise made of: the dtype of most of its arithmetic.
 for _ in range(4):
