@@ -28,7 +28,22 @@ def records(checkout: Path) -> list[dict[str, Any]]:
     keys = {record["case"]["key"] for record in cases}
     measured = [record for record in everything if record.get("measurement", {}).get("key") in keys]
     assert len(measured) == 10
-    return [everything[0], *cases, *measured, *(record for record in everything if "end" in record)]
+    return [
+        everything[0],
+        *cases,
+        *measured,
+        *_tried(measured[0]),
+        *(record for record in everything if "end" in record),
+    ]
+
+
+def _tried(measured: dict[str, Any]) -> list[dict[str, Any]]:
+    """An alternative to the case, and another without an end."""
+    key = measured["measurement"]["key"]
+    change = {"settings": [["torch.backends.cudnn.enabled", False]], "layout": "contiguous", "dtype": "float32"}
+    trial = {"key": key, "name": "contiguous", "what": "inputs made contiguous", "change": change}
+    begun = [{"trying": {"key": key, "name": name}} for name in ("contiguous", "float32")]
+    return [begun[0], {"alternative": {"trial": trial, **measured}}, begun[1]]
 
 
 def taken(path: Path) -> bool:

@@ -15,7 +15,8 @@ from audit.schema import Change, Layout
 class AlternativeKind:
     """One kind of alternative, in words that follow "with", and the cases that it may help.
 
-    Those are told by globs on the op, the codes of its findings, the backend and the dtypes (no glob: any).
+    Those are told by globs on the op, the codes of its findings, the backend and the dtypes (no glob: any); it is no
+    alternative to a case in which one of ``unless_chosen`` ran anyway.
     ``settings`` come on top of the case's own; ``change`` has the rest.
     """
 
@@ -23,6 +24,7 @@ class AlternativeKind:
     what: str
     ops: tuple[str, ...]
     unless_ops: tuple[str, ...]
+    unless_chosen: tuple[str, ...]
     codes: tuple[str, ...]
     backends: tuple[str, ...]
     dtypes: tuple[str, ...]
@@ -30,11 +32,14 @@ class AlternativeKind:
     change: Change
     source: str
 
-    def fits(self, op: str, codes: tuple[str, ...], backend: str, dtypes: tuple[str, ...]) -> bool:
-        """Whether it may help a case with these findings."""
+    def fits(
+        self, op: str, chosen: tuple[str, ...], codes: tuple[str, ...], backend: str, dtypes: tuple[str, ...]
+    ) -> bool:
+        """Whether it may help a case with these findings, in which the ops ``chosen`` ran."""
         return (
             matches(op, self.ops)
             and not matches(op, self.unless_ops)
+            and not any(matches(ran, self.unless_chosen) for ran in chosen)
             and matches(backend, self.backends)
             and any(matches(code, self.codes) for code in codes)
             and (not self.dtypes or any(matches(dtype, self.dtypes) for dtype in dtypes))
@@ -50,6 +55,7 @@ def load_alternatives() -> tuple[AlternativeKind, ...]:
             row["what"],
             globs(row["ops"]),
             globs(row["unless_ops"]),
+            globs(row["unless_chosen"]),
             globs(row["codes"]),
             globs(row["backends"]),
             globs(row["dtypes"]),

@@ -39,7 +39,7 @@ def eligible(judgement: Judgement) -> list[Verdict]:
         verdict
         for verdict in judgement.verdicts
         if _may_be_tried(verdict, run.measurements.get(verdict.key))
-        and len(trials(cases[verdict.key], verdict, run.header.device.backend)) > 1
+        and len(_trials(verdict, cases[verdict.key], run)) > 1
     ]
     return sorted(found, key=lambda verdict: (-(verdict.total_us or 0.0), -verdict.n_calls, verdict.key))
 
@@ -65,11 +65,20 @@ def _left(verdict: Verdict, case: Case, run: Run) -> tuple[Trial, ...]:
     if any(begun.key == case.key for begun in run.trying):
         return ()
     done = {alternative.trial.name for alternative in run.alternatives.get(case.key, ())}
-    return tuple(trial for trial in trials(case, verdict, run.header.device.backend) if trial.name not in done)
+    return tuple(trial for trial in _trials(verdict, case, run) if trial.name not in done)
 
 
-def trials(case: Case, verdict: Verdict, backend: Backend) -> tuple[Trial, ...]:
-    """The case as it was, then every alternative that fits its findings and changes something."""
+def _trials(verdict: Verdict, case: Case, run: Run) -> tuple[Trial, ...]:
+    measurement = run.measurements.get(case.key)
+    chosen = () if measurement is None else measurement.path.chosen_ops
+    return trials(case, verdict, run.header.device.backend, chosen)
+
+
+def trials(case: Case, verdict: Verdict, backend: Backend, chosen: tuple[str, ...] = ()) -> tuple[Trial, ...]:
+    """The case as it was, then every alternative that fits its findings and changes something.
+
+    ``chosen`` are the ops that ran inside.
+    """
     codes = tuple(f.code for f in verdict.findings if f.status != "supported")
     if any(argument == NOT_RECORDED for argument in (*case.args, *(value for _, value in case.kwargs))):
         return ()
@@ -78,7 +87,7 @@ def trials(case: Case, verdict: Verdict, backend: Backend) -> tuple[Trial, ...]:
         found.append(Trial(case.key, PROGRAM_SETTINGS, "torch's default settings", Change(settings=())))
     dtypes = dtypes_of(case)
     for kind in load_alternatives():
-        if kind.fits(case.op, codes, backend, dtypes):
+        if kind.fits(case.op, chosen, codes, backend, dtypes):
             change = _change(kind, case)
             if changed_case(case, change) != case and change not in [trial.change for trial in found]:
                 found.append(Trial(case.key, kind.name, kind.what, change))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from audit.rules.remedies import instruction
+from audit.rules.remedies import PROGRAM_SETTINGS, instruction
 from audit.rules.speed import TIMED
 from audit.rules.wording import duration, plural, size
 from audit.schema import STATUSES, UNCHANGED, Alternative, Case, Measurement, Run, Status
@@ -32,14 +32,18 @@ def tried(
         for alternative, findings, found in judged
     ]
     order: tuple[Effect, ...] = ("as before", "did not recur", "cures", "faster", "no help", "not available")
-    return tuple(
-        sorted(rows, key=lambda row: (order.index(row.effect), STATUSES.index(row.status), row.device_us or 0.0))
-    )
+    return tuple(sorted(rows, key=lambda row: (order.index(row.effect), STATUSES.index(row.status), _rank_us(row))))
+
+
+def _rank_us(row: Tried) -> float:
+    """By time; another library has to be clearly faster to come before torch's own choice."""
+    return (row.device_us or 0.0) * (FASTER_FRACTION if row.name == PROGRAM_SETTINGS else 1.0)
 
 
 def _row(alternative: Alternative, findings: tuple[Finding, ...], status: Status, effect: Effect, timed: bool) -> Tried:
     measurement = alternative.measurement
-    worst = next((f for f in findings if f.status == status and status != "supported"), None)
+    told = status != "supported" and effect != "as before"  # else the findings of the case say it
+    worst = next((f for f in findings if told and f.status == status), None)
     ratios = [c.worst_ratio for c in measurement.comparisons if c.standard == "numeric"]
     ran = measurement.device.kind == "ok"
     return Tried(
@@ -84,8 +88,7 @@ def _pace(measurement: Measurement, before: Measurement) -> int:
 
 def note(case: Case, run: Run, rows: Sequence[Tried]) -> Finding | None:
     """FBK320: the alternative that helps most, with time and memory with and without; a note of no weight."""
-    if not rows:
-        return None
+    begun = sorted(trying.name for trying in run.trying if trying.key == case.key)
     again = next((row for row in rows if row.name == UNCHANGED), None)
     others = [row for row in rows if row.name != UNCHANGED and row.effect != "not available"]
     best = next((row for row in others if row.effect in ("cures", "faster")), None)
@@ -100,6 +103,8 @@ def note(case: Case, run: Run, rows: Sequence[Tried]) -> Finding | None:
         named = ", ".join(row.what for row in no_help[:_N_NAMED])
         more = f" and {len(no_help) - _N_NAMED} more" if len(no_help) > _N_NAMED else ""
         parts.append(f"no help: {named}{more}")
+    if begun:
+        parts.append(f"the audit or the machine ended while {' and '.join(begun)} was tried, which is not done again")
     if not parts:
         return None
     return Finding(

@@ -13,11 +13,15 @@ from hypothesis import strategies as st
 from audit.codec import decode, encode
 from audit.rules.codes import CODES
 from audit.rules.judge import judge
+from audit.rules.remedies import plan
 from audit.schema import (
     EVIDENCE_BY_BACKEND,
     STATUSES,
+    UNCHANGED,
+    Alternative,
     Backend,
     Case,
+    Change,
     Comparison,
     Copy,
     DeviceInfo,
@@ -33,6 +37,7 @@ from audit.schema import (
     TensorFact,
     TensorSpec,
     Timing,
+    Trial,
 )
 
 OPS = (
@@ -118,7 +123,26 @@ def runs(draw: st.DrawFn) -> Run:
         preflight=tuple(draw(st.lists(_built(PreflightCheck), max_size=2))),
     )
     started = frozenset(key for key in keys if key not in measurements and draw(st.booleans()))
-    return Run(header, cases, measurements, started, draw(st.none() | _built(RunEnd)))
+    tried = {key: draw(_alternatives(key)) for key in measured}
+    return Run(header, cases, measurements, started, draw(st.none() | _built(RunEnd)), (), tried)
+
+
+@st.composite
+def _alternatives(draw: st.DrawFn, key: str) -> tuple[Alternative, ...]:
+    names = draw(st.lists(st.sampled_from((UNCHANGED, "contiguous", "float32", "other")), max_size=3, unique=True))
+    changes = st.builds(
+        Change,
+        st.sampled_from((None, (), (("torch.backends.cudnn.enabled", False), ("a b", "x")))),
+        st.sampled_from((None, "contiguous", "channels_last")),
+        st.sampled_from((None, "float32")),
+    )
+    return tuple(
+        Alternative(
+            Trial(key, name, draw(st.sampled_from(TEXTS)), draw(changes)),
+            dataclasses.replace(draw(_built(Measurement)), key=key),
+        )
+        for name in names
+    )
 
 
 @settings(max_examples=100, deadline=None)
@@ -132,6 +156,10 @@ def test_any_run_is_judged_whole(run):
         assert all(finding.message for finding in verdict.findings)
         expected = {f.status for f in verdict.findings} | {"supported"}
         assert verdict.status in expected
+        assert len(verdict.tried) == len(run.alternatives.get(verdict.key, ()))
+    for case, trials in plan(judgement, 20):
+        assert case in run.cases
+        assert trials
     for total in judgement.coverage[:3]:
         assert set(total.by_status) == set(STATUSES)
         assert sum(total.by_status.values()) == total.total

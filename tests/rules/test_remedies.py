@@ -51,6 +51,14 @@ def test_an_attention_tries_each_backend_that_its_device_has(build):
     assert names(build, case, backend="hip") == [UNCHANGED, *fused, "rocm_fa_ck"]
 
 
+def test_a_path_that_was_taken_anyway_is_no_alternative(build):
+    case = build.case("aten::scaled_dot_product_attention.default", build.tensor(1, 2, 4, 8))
+    math = "aten::_scaled_dot_product_attention_math.default"
+    [verdict] = build.judgement((case,), (build.measurement(key=case.key, device=RAISED),)).verdicts
+    assert "sdpa_math" in [trial.name for trial in trials(case, verdict, "hip")]
+    assert "sdpa_math" not in [trial.name for trial in trials(case, verdict, "hip", (math,))]
+
+
 def test_a_matrix_product_tries_the_libraries_of_its_device(build):
     case = build.case("aten::mm.default", build.tensor(4, 4))
     assert names(build, case, backend="hip") == [UNCHANGED, "hipblaslt", "rocblas"]

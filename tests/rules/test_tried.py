@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from audit.rules.judge import judge
-from audit.schema import UNCHANGED, Alternative, Change, Outcome, Path, Run, Timing, Trial
+from audit.schema import UNCHANGED, Alternative, Change, Outcome, Path, Run, Timing, Trial, Trying
 
 SDPA = "aten::scaled_dot_product_attention.default"
 MATH = Path(True, True, ("aten::_scaled_dot_product_attention_math.default",))
@@ -111,6 +111,14 @@ def test_a_case_that_ran_out_of_memory_is_cured_by_what_runs(build):
         build, build.case(SDPA, settings=FORCED), full, ("torch_defaults", "defaults", DEFAULTS, build.measurement())
     )
     assert (verdict.status, verdict.tried[0].effect) == ("inconclusive", "cures")
+
+
+def test_an_alternative_that_has_no_end_is_told(build):
+    begun = frozenset({Trying("mm-0", "sdpa_flash")})
+    [verdict] = judge(Run(build.header(), (build.case(),), {"mm-0": build.measurement()}, trying=begun)).verdicts
+    assert note_of(verdict).message == (
+        "0 alternatives tried; the audit or the machine ended while sdpa_flash was tried, which is not done again"
+    )
 
 
 def test_a_case_without_alternatives_has_no_note(build):
