@@ -195,3 +195,14 @@ def test_a_trace_beside_another_becomes_a_run_folder(
     assert "no numbers were compared" in page
     assert main(["report", str(out)]) == 0
     assert "28× bmm" in capsys.readouterr().out
+
+
+def test_the_slow_product_of_timesformer_is_slow_by_the_limits_of_its_own_device_alone(traces: Path) -> None:
+    """SPD403 needs no second device: the MI300X trace has it, and the H100's, where the same call is fast, does not."""
+    slow = {}
+    for gpu in ("mi300x", "h100"):
+        verdicts = judge(imported(traces, f"{gpu}-{TIMESFORMER}")).verdicts
+        found = [v for v in verdicts if any(f.code == "SPD403" for f in v.findings)]
+        slow[gpu] = [v.op for v in sorted(found, key=lambda v: -(v.total_us or 0.0))]
+    assert slow["mi300x"][0] == "aten::bmm.default"
+    assert slow["h100"] == ["aten::convolution.default"]  # the patches of three channels: 1.3 ms for 30 GFLOP

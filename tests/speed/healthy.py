@@ -38,7 +38,8 @@ def forth_and_back(call: Callable[..., torch.Tensor], *operands: torch.Tensor) -
 
 
 def products() -> None:
-    for rows, inner, columns in ((4096, 4096, 4096), (2048, 4096, 11264), (8192, 1024, 4096), (4096, 2048, 8192)):
+    shapes = ((4096, 4096, 4096), (2048, 4096, 11264), (8192, 1024, 4096), (4096, 2048, 8192), (6144, 2048, 6144))
+    for rows, inner, columns in shapes:
         for dtype in (BF16, FP16):
             left, weight = made(rows // args.share, inner, dtype=dtype), made(columns, inner, dtype=dtype)
             forth_and_back(functional.linear, left, weight)
@@ -69,7 +70,7 @@ def convolutions() -> None:
 
 
 def normalisation() -> None:
-    for (rows, width), dtype in product(((16384, 1024), (8192, 4096), (32768, 768)), (BF16, FP32)):
+    for (rows, width), dtype in product(((16384, 1024), (8192, 4096), (32768, 768)), (BF16, FP16, FP32)):
         weight, bias = made(width, dtype=dtype), made(width, dtype=dtype)
         hidden = made(rows // args.share, width, dtype=dtype)
         forth_and_back(lambda x, w, b, n=width: functional.layer_norm(x, (n,), w, b), hidden, weight, bias)
@@ -86,7 +87,7 @@ def normalisation() -> None:
 
 
 def elementwise() -> None:
-    for dtype in (BF16, FP32):
+    for dtype in (BF16, FP16, FP32):
         one, two = made(8192 // args.share, 4096, dtype=dtype), made(8192 // args.share, 4096, dtype=dtype)
         for binary in (torch.add, torch.mul, torch.sub):
             forth_and_back(binary, one, two)
@@ -96,7 +97,7 @@ def elementwise() -> None:
         forth_and_back(lambda x: x.log_softmax(-1), one)
         with torch.no_grad():
             one.clone()
-            one.to(FP16)
+            one.to(torch.float64 if dtype is FP32 else FP32)
             torch.cat((one, two))
             one + 1.0
             one * two.sigmoid()
