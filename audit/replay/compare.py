@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 
@@ -20,6 +21,13 @@ BLOCK = 1 << 18
 _MAX_POWER = 64
 
 
+class Sampled(Protocol):
+    """The reference of an output that is too large to be computed whole."""
+
+    def compare(self, result: Comparison, actual: torch.Tensor) -> Comparison:
+        """``result`` with what was found; ``actual`` holds all of the device's elements, flat."""
+
+
 @dataclass(frozen=True)
 class Expected:
     """What the reference says about one output.
@@ -27,7 +35,8 @@ class Expected:
     ``same`` is the CPU run in the case's own dtype, ``wide`` the fp64 (complex128) one; both flat and contiguous, and
     either may be missing. ``noise``, ``cpu_max_abs_error`` and ``cpu_rms_error`` as in Comparison. Where
     ``facts_known`` is false the dtype and strides are those of a stand-in, and the device's own are taken for right.
-    ``free`` elements (flat mask) may have any value; ``why`` says for what reason.
+    ``free`` elements (flat mask) may have any value; ``why`` says for what reason. ``sampled`` stands in place of
+    ``same`` and ``wide`` where these would be too large.
     """
 
     name: str
@@ -42,6 +51,7 @@ class Expected:
     tie: Tie | None = None
     facts_known: bool = True
     free: torch.Tensor | None = None
+    sampled: Sampled | None = None
 
 
 def fact_of(tensor: torch.Tensor) -> TensorFact:
@@ -114,13 +124,15 @@ def compare(expected: Expected, actual: torch.Tensor | None, actual_fact: Tensor
         return result
     if actual_fact.sizes != fact.sizes or actual_fact.dtype != fact.dtype:
         return result
+    if expected.sampled is not None:
+        return expected.sampled.compare(dataclasses.replace(result, n_elements=actual.numel()), actual)
     if expected.free is not None:
         actual = _without_free(expected, expected.free, actual)
     n_free = 0 if expected.free is None else int(expected.free.sum())
     result = dataclasses.replace(result, n_elements=actual.numel() - n_free)
     if expected.standard == "exact":
         return _exact(result, expected, actual)
-    return _numeric(result, expected, actual)
+    return numeric(result, expected, actual)
 
 
 def _without_free(expected: Expected, free: torch.Tensor, actual: torch.Tensor) -> torch.Tensor:
@@ -196,7 +208,10 @@ class _Tally:
     first_mismatch: int | None = None
 
 
-def _numeric(result: Comparison, expected: Expected, actual: torch.Tensor) -> Comparison:
+def numeric(
+    result: Comparison, expected: Expected, actual: torch.Tensor, places: torch.Tensor | None = None
+) -> Comparison:
+    """``result`` with the errors of ``actual``. Of a part of the output, ``places`` has each element's flat index."""
     wide = expected.wide if expected.wide is not None else expected.same
     if wide is None:
         return result
@@ -208,6 +223,7 @@ def _numeric(result: Comparison, expected: Expected, actual: torch.Tensor) -> Co
         _add_block(tally, counts, start, actual[part], wide[part], same, expected.noise, eps)
     worst = tally.first_mismatch if tally.first_mismatch is not None else tally.worst
     sizes = actual_sizes(result)
+    place = worst if worst is None or places is None else int(places[worst])
     while counts and counts[-1] == 0:
         counts.pop()
     return dataclasses.replace(
@@ -224,7 +240,7 @@ def _numeric(result: Comparison, expected: Expected, actual: torch.Tensor) -> Co
         eps=eps,
         worst_ratio=tally.worst_ratio,
         ratio_counts=tuple(counts),
-        worst_index=() if worst is None else unravel(worst, sizes),
+        worst_index=() if place is None else unravel(place, sizes),
         worst_actual="" if worst is None else _text(actual[worst]),
         worst_expected="" if worst is None else _text(wide[worst]),
     )

@@ -35,6 +35,7 @@ CODES: Mapping[str, str] = {
     "NUM209": "Memory outside the operands was written",
     "NUM210": "An input was damaged by the copy",
     "NUM211": "Values were not compared",
+    "NUM212": "The whole output's sketch is off",
     # fallbacks
     "FBK301": "Data went through the host",
     "FBK302": "A fallback op was chosen",

@@ -21,6 +21,7 @@ from audit.rules import (
     speed,
     stray_dtype,
     support,
+    whole_output,
 )
 from audit.rules.thresholds import Thresholds
 from audit.schema import Case, DeviceTimes, Measurement, Run, RunHeader
@@ -42,6 +43,7 @@ RULES: tuple[Rule, ...] = (
     accuracy.masks,
     accuracy.exact,
     accuracy.beyond_allowance,
+    whole_output.sketched,
     repeatability.not_repeated,
     host_traffic.round_trip,
     chosen_path.chosen_op,

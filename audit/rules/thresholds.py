@@ -20,6 +20,22 @@ class Thresholds:
         default=16.0,
         metadata={"source": "twice allowed_ratio: without an fp64 form both sides carry an error, and these add up"},
     )
+    allowed_roundings: float = field(
+        default=4.0,
+        metadata={
+            "source": "variance of the typical error, in that of one rounding: cutting instead of rounding gives 4, sums "
+            "of 4 parts in the output's own dtype 3.6; torch allows these by default "
+            "(torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction)"
+        },
+    )
+    sketch_slack: float = field(
+        default=1.25,
+        metadata={"source": "variance: what the model of rounding may miss (subnormals, ties, values of few bits)"},
+    )
+    sketch_chance: float = field(
+        default=1e-9,
+        metadata={"source": "chance of a false alarm in one output if its roundings are independent; docs/sensitivity.md"},
+    )
     host_copy_fraction: float = field(
         default=0.25,
         metadata={

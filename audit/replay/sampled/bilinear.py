@@ -1,0 +1,144 @@
+"""An output that is linear in each of two operands: products of matrices, convolutions and their gradients.
+
+Every one is seen as ``parts`` x ``rows`` x ``columns``, where a column depends on its own slice of the right operand
+alone. So chosen columns, and weighted sums of columns, come at the price of as many columns.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+#: Bytes of one widened piece of an operand.
+PIECE_BYTES = 32 << 20
+
+
+@dataclass(frozen=True)
+class Bilinear(ABC):
+    """``alpha`` x left (x) right + ``beta`` x ``addend``, [parts, rows, columns], in the output's ``dtype``.
+
+    ``addend`` has three dimensions that expand to these. ``depth`` is the number of products in one element. Operands
+    are in the case's own dtypes; they are widened piece by piece.
+    """
+
+    left: Tensor
+    right: Tensor
+    dtype: torch.dtype
+    alpha: float = 1.0
+    beta: float = 1.0
+    addend: Tensor | None = None
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int, int]:
+        """Parts, rows, columns."""
+
+    @property
+    @abstractmethod
+    def depth(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def column_dim(self) -> int:
+        """The dimension of ``right`` that is the output's columns."""
+
+    @property
+    @abstractmethod
+    def part_dim(self) -> int:
+        """The dimension of ``right`` that its parts are along; the output's parts go round them."""
+
+    @abstractmethod
+    def apply(self, right: Tensor) -> Tensor:
+        """Left (x) ``right``, [parts, rows, columns of ``right``], in the dtype of ``right`` and bounded memory."""
+
+    @abstractmethod
+    def view(self, flat: Tensor) -> Tensor:
+        """The elements of the whole output, given in logical order, as [parts, rows, columns]."""
+
+    @abstractmethod
+    def restricted(self, index: Tensor) -> tuple[Bilinear, Tensor]:
+        """The same for some rows (or parts) alone, and the places of its elements: what ``view`` of a range has."""
+
+    @abstractmethod
+    def row_fourths(self) -> Tensor:
+        """Sums of the fourth powers of the left operand's factors of each row, [parts, rows]."""
+
+    def places(self, rows: Tensor | None = None, columns: Tensor | None = None) -> Tensor:
+        """Flat indices of the elements of some rows and some columns (all where None), [parts, rows, columns]."""
+        parts, n_rows, n_columns = self.shape
+        strides = self.view(torch.empty(parts * n_rows * n_columns, device="meta")).stride()
+        chosen = (torch.arange(n) if c is None else c for n, c in ((parts, None), (n_rows, rows), (n_columns, columns)))
+        part, row, column = (index * stride for index, stride in zip(chosen, strides, strict=True))
+        return part.view(-1, 1, 1) + row.view(1, -1, 1) + column
+
+    @property
+    @abstractmethod
+    def n_restrictable(self) -> int:
+        """What ``restricted`` chooses among."""
+
+    @property
+    def flops(self) -> float:
+        parts, rows, columns = self.shape
+        return 2.0 * parts * rows * columns * self.depth
+
+    # --- the right operand by columns ------------------------------------------------------------------------------
+
+    def columns(self, index: Tensor, dtype: torch.dtype) -> Tensor:
+        """The right operand of some columns."""
+        return self.right.index_select(self.column_dim, index).to(dtype)
+
+    def along(self, values: Tensor) -> Tensor:
+        """One value a column, shaped to be multiplied with the right operand."""
+        return values.reshape([-1 if dim == self.column_dim else 1 for dim in range(self.right.dim())])
+
+    def depth_factors(self, values: Tensor) -> Tensor:
+        """One value for each product in an element, taken in turn from ``values``, the same for all columns."""
+        sizes = [1 if dim == self.column_dim else size for dim, size in enumerate(self.right.shape)]
+        n = torch.Size(sizes).numel()
+        return values[torch.arange(n) % values.numel()].reshape(sizes)
+
+    def per_column(self, piece: Tensor) -> Tensor:
+        """``piece`` of the right operand summed over all but parts and columns, [its parts, columns]."""
+        kept = self.part_dim, self.column_dim
+        total = piece.sum([dim for dim in range(piece.dim()) if dim not in kept])
+        return total if kept[0] < kept[1] else total.t()
+
+    def for_parts(self, values: Tensor) -> Tensor:
+        """``values`` of the right operand's parts, [its parts, n], for those of the output: [parts, 1, n]."""
+        return values.repeat(self.shape[0] // values.shape[0], 1).unsqueeze(1)
+
+    def in_blocks(self, piece: Tensor, weights: Tensor) -> Tensor:
+        """``piece`` (fp64, from a block's first column on) with its columns summed by ``weights`` [blocks, width]."""
+        dim = self.column_dim
+        n_blocks, width = weights.shape
+        missing = n_blocks * width - piece.shape[dim]
+        if missing:
+            sizes = [missing if d == dim else size for d, size in enumerate(piece.shape)]
+            piece = torch.cat((piece, piece.new_zeros(sizes)), dim)
+        shape = [1] * (piece.dim() + 1)
+        shape[dim : dim + 2] = [n_blocks, width]
+        return (piece.unflatten(dim, (n_blocks, width)) * weights.view(shape)).sum(dim + 1)
+
+    def pieces(self, width: int) -> range:
+        """First columns of the pieces that the right operand is widened in: multiples of ``width``."""
+        n_bytes = 8 * self.right.numel() // max(self.shape[2], 1)
+        step = max(width, PIECE_BYTES // max(n_bytes, 1) // width * width)
+        return range(0, self.shape[2], step)
+
+    def piece(self, start: int, width: int) -> Tensor:
+        """The columns from ``start`` to the next piece's, in their own dtype."""
+        step = self.pieces(width).step
+        return self.right.narrow(self.column_dim, start, min(step, self.shape[2] - start))
+
+    # --- the addend ------------------------------------------------------------------------------------------------
+
+    def completed(self, product: Tensor, index: Tensor | slice, moved: float = 0.0) -> Tensor:
+        """``alpha`` x product + ``beta`` x addend for the columns ``index``; the addend moved by that fraction."""
+        product = product if self.alpha == 1.0 else product * self.alpha
+        if self.addend is None or self.beta == 0:
+            return product
+        whole = self.addend.expand(-1, -1, self.shape[2]) if self.addend.shape[2] == 1 else self.addend
+        return product + whole[:, :, index].to(product.dtype) * (self.beta * (1 + moved))

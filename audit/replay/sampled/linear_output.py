@@ -1,0 +1,266 @@
+"""The reference of a bilinear output: chosen rows and columns of it exactly, and a sketch of all the rest."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from audit.replay.compare import Expected, actual_sizes, error_between, numeric, unravel
+from audit.replay.sampled.bilinear import PIECE_BYTES, Bilinear
+from audit.replay.sampled.sketch import Blocks, blocks_of, compared, keys_of, random_weights, sums_of, typical_of
+from audit.replay.stream import PERIOD, Stream
+from audit.schema import Comparison, SketchScale, TensorFact
+
+#: One row (column) in so many is compared exactly, at least and at most as many as follow. Together with the sketch this
+#: keeps to a tenth of the full reference's time.
+ONE_IN, FEWEST, MOST = 128, 4, 64
+#: Tiles of GPU kernels begin at multiples of these; the lines beside a few such edges are always among the exact ones.
+_EDGES = (16, 64, 128, 256)
+#: Columns with NaN or Inf where none was expected that are computed exactly; of more, these many.
+_MOST_ODD = 32
+#: Unit roundoff of the accumulator: float32, and float64 for a float64 output.
+_UNIT = {torch.float64: 2.0**-53}
+_SINGLE_UNIT = 2.0**-24
+#: Products that a matrix unit sums before it rounds, or cuts, the accumulator: MFMA takes 8 to 32 of half precision.
+_TOGETHER = 8
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Elements that were computed in fp64, flat: their ``places`` in the output, and what else is known of them."""
+
+    places: Tensor
+    wide: Tensor
+    own: Tensor
+    change: float
+
+
+@dataclass(frozen=True)
+class LinearOutput:
+    """Compares a whole output with what was prepared; see ``prepared``."""
+
+    form: Bilinear
+    exact: tuple[Exact, ...]
+    blocks: Blocks
+    distinct: Tensor
+    left_out: Tensor
+    reference: Tensor
+    accumulation: Tensor
+
+    def compare(self, result: Comparison, actual: Tensor) -> Comparison:
+        view = self.form.view(actual)
+        judged = torch.isfinite(self.reference).all(-1)
+        columns, values, more = self._odd(view, judged)
+        judged &= ~more
+        parts = [*self.exact, *([values] if values is not None else [])]
+        places, wide, own = (torch.cat([getattr(part, name) for part in parts]) for name in ("places", "wide", "own"))
+        places, chosen = _unique(places)
+        wide, own = wide[chosen], own[chosen]
+        largest, rms = error_between(own, wide)
+        noise = max([largest, *(part.change for part in parts)])
+        expected = Expected(result.name, result.expected or TensorFact((), (), ""), "numeric", "", own, wide, noise,
+                            largest, rms)  # fmt: skip
+        elements = actual[places]
+        result = numeric(result, expected, elements, places)
+        typical = typical_of(elements.to(torch.float64) - wide, wide, self.form.dtype)
+        replaced = self._replaced(view, columns, values)
+        sums = sums_of(view, self.blocks, replaced, columns)
+        sketch = compared(self.reference, sums, self._accumulation(sums.rounding), judged, self.distinct, self.blocks,
+                          _MADE_OF, typical)  # fmt: skip
+        sketch = dataclasses.replace(sketch, scales=tuple(self._placed(scale, result) for scale in sketch.scales))
+        seen = float(judged.to(torch.float64).mean()) * (1 - float(self.left_out.to(torch.float64).mean()))
+        return dataclasses.replace(
+            result, n_compared=places.numel(), unseen_fraction=max(0.0, 1 - seen), sketch=sketch
+        )
+
+    def _placed(self, scale: SketchScale, result: Comparison) -> SketchScale:
+        """With its first element's index in the output for a place."""
+        part, row, block = scale.place
+        at = self.form.places(torch.tensor([row]), torch.tensor([block * self.blocks.width]))[part]
+        return dataclasses.replace(scale, place=unravel(int(at), actual_sizes(result)))
+
+    def _odd(self, view: Tensor, judged: Tensor) -> tuple[Tensor | None, Exact | None, Tensor]:
+        """Columns with NaN or Inf in rows that should have none; their exact values; rows that have still more."""
+        none = torch.zeros_like(judged)
+        odd = self.left_out.clone()
+        if not _all_finite(view):
+            strange = ~torch.isfinite(view)
+            odd |= (strange & judged.unsqueeze(-1)).flatten(0, 1).any(0)
+            extra = (odd & ~self.left_out).nonzero().flatten()
+            if extra.numel() > _MOST_ODD:
+                odd[extra[_MOST_ODD:]] = False
+                none = (strange & ~odd).any(-1)
+                extra = extra[:_MOST_ODD]
+        else:
+            extra = odd.new_empty(0, dtype=torch.int64)
+        columns = odd.nonzero().flatten()[: 2 * _MOST_ODD]
+        if not columns.numel():
+            return None, None, none
+        return columns, exact_columns(self.form, columns), none
+
+    def _replaced(self, view: Tensor, columns: Tensor | None, values: Exact | None) -> Tensor | None:
+        """The reference's values in place of the device's in odd columns, zero in those that are left out."""
+        if columns is None or values is None:
+            return None
+        parts, rows, _ = self.form.shape
+        wide = values.wide.view(parts, rows, columns.numel())
+        known = torch.where(torch.isfinite(view[:, :, columns]), view[:, :, columns].to(torch.float64), wide)
+        return known.masked_fill(self.left_out[columns], 0.0)
+
+    def _accumulation(self, rounding: Tensor) -> Tensor:
+        """What summing in the accumulator's precision adds to the variance of each entry.
+
+        Partial sums s_k walk at random to c, and each is rounded by up to u |s_k|: (u^2 / 3) sum s_k^2 is about (u^2 / 3)
+        depth (q / 2 + c^2 / 3), with q the sum of the squared products (bounded by Cauchy and Schwarz). A matrix unit
+        may cut instead of round, once in _TOGETHER products, all towards zero.
+        """
+        unit, depth = _UNIT.get(self.form.dtype, _SINGLE_UNIT), self.form.depth
+        squares = rounding * (12 / torch.finfo(self.form.dtype).eps ** 2 * 7 / 3)  # of c, by the mean mantissa
+        walk = unit**2 / 3 * depth * (self.accumulation / 2 + squares / 3)
+        cut = (unit * depth / _TOGETHER) ** 2 / 4 if self.form.dtype.itemsize == 2 else 0.0
+        total = walk + cut * (squares + self.accumulation)
+        return total * 2 if self.form.dtype == torch.float64 else total  # the reference has the same
+
+
+_MADE_OF = "one rounding to the output's dtype and the accumulator's own"
+
+
+# --- what is computed beforehand -------------------------------------------------------------------------------------
+
+
+def prepared(form: Bilinear, stream: Stream) -> LinearOutput:
+    """Computes the exact rows and columns of ``form`` and the reference's sketch."""
+    rows, columns = chosen(form.n_restrictable, stream), chosen(form.shape[2], stream)
+    factors = form.depth_factors(_moves(form, stream))
+    exact_rows, right = _pass_over_right(form, rows, factors, stream)
+    exact, reference = _pass_over_left(form, columns, factors, right)
+    blocks, distinct = blocks_of(right.weights, keys_of(right.keys))
+    squares = form.alpha**2 * form.row_fourths().sqrt().unsqueeze(-1) * form.for_parts(_in_blocks(right.fourths.sqrt(), blocks.squares))
+    return LinearOutput(form, (exact_rows, exact), blocks, distinct, right.left_out, reference, squares)
+
+
+def chosen(n: int, stream: Stream) -> Tensor:
+    """Some of ``n`` lines: the first and the last, those beside a few edges of tiles, others anywhere; in order."""
+    n_wanted = min(n, max(FEWEST, min(MOST, n // ONE_IN)))
+    spread = stream.distinct(n_wanted, 0, n - 1)
+    if n_wanted < MOST // 2:
+        return spread
+    edges = [place for edge in _EDGES for near in (edge, n // edge * edge) for place in (near - 1, near)]
+    return torch.unique(torch.cat((spread, torch.tensor([place for place in edges if 0 <= place < n]))))
+
+
+def _moves(form: Bilinear, stream: Stream) -> Tensor:
+    """Factors of the products in an element when both operands are moved by one rounding step, up or down."""
+    n = min(PERIOD, form.right.numel())
+    left, right = (torch.finfo(operand.dtype).eps for operand in (form.left, form.right))
+    return (stream.signs(n) * left + 1) * (stream.signs(n).to(torch.float64) * right + 1)
+
+
+def own_dtype(dtype: torch.dtype) -> torch.dtype:
+    """In which a correct algorithm sums: float32 for half precision."""
+    return torch.float32 if dtype.itemsize < 4 else dtype
+
+
+@dataclass
+class _Right:
+    """What one pass over the right operand gives: its sketch, and one number a column for each purpose."""
+
+    sketched: Tensor
+    weights: Tensor
+    keys: Tensor
+    fourths: Tensor
+    left_out: Tensor
+
+
+def _pass_over_right(form: Bilinear, rows: Tensor, factors: Tensor, stream: Stream) -> tuple[Exact, _Right]:
+    small, places = form.restricted(rows)
+    n_columns, dim = form.shape[2], form.column_dim
+    weights = random_weights(n_columns, stream)
+    width = weights.shape[1]
+    probe = form.depth_factors(stream.uniform(min(PERIOD, form.right.numel())) + 0.5)
+    sketched, keys, fourths, left_out = [], [], [], []
+    wide_rows, own_rows, change = [], [], 0.0
+    for start in form.pieces(width):
+        narrow = form.piece(start, width)
+        wide = narrow.to(torch.float64)
+        at = slice(start, start + wide.shape[dim])
+        exact = small.completed(small.apply(wide), at)
+        moved = small.completed(small.apply(wide * factors), at, torch.finfo(form.dtype).eps)
+        change = max(change, error_between(moved.flatten(), exact.flatten())[0])
+        wide_rows.append(exact)
+        own_rows.append(small.completed(small.apply(narrow.to(own_dtype(form.dtype))), at).to(form.dtype))
+        bad = ~torch.isfinite(form.per_column(wide)).all(0)
+        if bool(bad.any()):
+            wide = torch.where(form.along(bad), 0.0, wide)
+        left_out.append(bad)
+        keys.append(form.per_column(wide * probe))
+        some = weights[start // width : -(-at.stop // width)]
+        sketched.append(form.in_blocks(wide, some))
+        fourths.append(form.per_column(wide.square_().square_()))
+    weights.view(-1)[:n_columns].masked_fill_(torch.cat(left_out), 0.0)
+    right = _Right(
+        torch.cat(sketched, dim), weights, torch.cat(keys, 1).sum(0), torch.cat(fourths, 1), torch.cat(left_out)
+    )
+    exact_rows = Exact(places.flatten(), torch.cat(wide_rows, 2).flatten(), torch.cat(own_rows, 2).flatten(), change)
+    return exact_rows, right
+
+
+def _pass_over_left(form: Bilinear, index: Tensor, factors: Tensor, right: _Right) -> tuple[Exact, Tensor]:
+    """The exact columns ``index`` and the sketch of the whole, all by one product with some columns."""
+    some = form.columns(index, torch.float64)
+    n = index.numel()
+    values = form.apply(torch.cat((some, some * factors, right.sketched), form.column_dim))
+    wide = form.completed(values[:, :, :n], index)
+    change = error_between(
+        form.completed(values[:, :, n : 2 * n], index, torch.finfo(form.dtype).eps).flatten(), wide.flatten()
+    )[0]
+    own = form.completed(form.apply(form.columns(index, own_dtype(form.dtype))), index).to(form.dtype)
+    places = form.places(columns=index)
+    return Exact(places.flatten(), wide.flatten(), own.flatten(), change), _with_addend(
+        form, values[:, :, 2 * n :], right.weights
+    )
+
+
+def _with_addend(form: Bilinear, product: Tensor, weights: Tensor) -> Tensor:
+    """``alpha`` x product + ``beta`` x the addend's own sketch."""
+    product = product * form.alpha
+    if form.addend is None or form.beta == 0:
+        return product
+    addend = form.addend.expand(-1, -1, form.shape[2])
+    step = max(1, PIECE_BYTES // (8 * form.shape[2]))
+    for part in range(addend.shape[0]):
+        mine = slice(None) if addend.shape[0] == 1 else slice(part, part + 1)
+        for row in range(0, addend.shape[1], step):
+            rows = slice(None) if addend.shape[1] == 1 else slice(row, row + step)
+            product[mine, rows] += form.beta * _in_blocks(addend[part, row : row + step].to(torch.float64), weights)
+    return product
+
+
+def _in_blocks(values: Tensor, weights: Tensor) -> Tensor:
+    """[rows, columns] summed with the weights of each block, [rows, blocks]."""
+    n_blocks, width = weights.shape
+    padded = torch.nn.functional.pad(values, (0, n_blocks * width - values.shape[1]))
+    return padded.view(values.shape[0], n_blocks, width).mul(weights).sum(-1)
+
+
+def _all_finite(view: Tensor) -> bool:
+    low, high = torch.aminmax(view)
+    return bool(torch.isfinite(low) & torch.isfinite(high))
+
+
+def _unique(places: Tensor) -> tuple[Tensor, Tensor]:
+    """The different places, in order, and which of the given ones stand for them."""
+    ordered, order = places.sort(stable=True)
+    first = torch.ones_like(ordered, dtype=torch.bool)
+    first[1:] = ordered[1:] != ordered[:-1]
+    return ordered[first], order[first]
+
+
+def exact_columns(form: Bilinear, index: Tensor) -> Exact:
+    """Chosen columns alone."""
+    wide = form.completed(form.apply(form.columns(index, torch.float64)), index)
+    own = form.completed(form.apply(form.columns(index, own_dtype(form.dtype))), index).to(form.dtype)
+    return Exact(form.places(columns=index).flatten(), wide.flatten(), own.flatten(), 0.0)

@@ -1,0 +1,73 @@
+"""Which cases are too large for a whole reference, and what stands in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from audit.replay.compare import Expected, fact_of
+from audit.replay.execute import call, with_mutated
+from audit.replay.inputs import Bound, bind, storages_of, torch_dtype
+from audit.replay.outcomes import attempt
+from audit.replay.overload import base_of, named_arguments, resolve, written_operands
+from audit.replay.sampled.linear_output import prepared
+from audit.replay.sampled.products import PRODUCTS, product_of
+from audit.replay.standards import standard_of
+from audit.replay.stream import Stream
+from audit.schema import Case, Outcome, TensorSpec
+
+#: Above this many operations the whole is not computed: one fp64 run takes about 1.5 s on two cores (44 GFLOP/s were
+#: measured), and a reference needs two of them and one in the case's own dtype, which may be slower still.
+FLOPS_LIMIT = 2.0**36
+#: No case of fewer operand bytes reaches that: an attention of 16,384 tokens and one head of 64 has 6 MiB.
+_BYTES_LIMIT = 1 << 20
+_META = torch.device("meta")
+Operand = Callable[[int, TensorSpec], torch.Tensor]
+
+
+def expectations(case: Case, operand: Operand, seed: int) -> dict[str, Expected] | None:
+    """What is expected of each output, by name; None where the case is small, or of a kind that is computed whole.
+
+    ``operand`` gives the case's operands in their own dtypes; they are kept and not written.
+    """
+    if case.op.partition("::")[0] != "aten" or sum(storage.nbytes for storage in storages_of(case)) < _BYTES_LIMIT:
+        return None
+    base = base_of(case.op)
+    if base not in PRODUCTS or case.grads is not None or standard_of(case).standard != "numeric":
+        return None
+    outputs = _meta_outputs(case, seed)
+    if len(outputs) != 1:
+        return None
+    [(name, output)] = outputs.items()
+    if not output.dtype.is_floating_point or output.dtype.itemsize < 2 or not output.numel():
+        return None
+    bound = bind(case, operand, torch.device("cpu"), seed)
+    product = product_of(base, _arguments(case, bound), output.dtype)
+    if product is None or product.flops <= FLOPS_LIMIT:
+        return None
+    sampled = prepared(product.with_wider_columns(), Stream(seed, case.key, "sampled"))
+    return {name: Expected(name, fact_of(output), "numeric", sampled=sampled)}
+
+
+def _arguments(case: Case, bound: Bound) -> Mapping[str, Any]:
+    arguments = named_arguments(case.op, bound.args, bound.kwargs)
+    return {name: value.detach() if isinstance(value, torch.Tensor) else value for name, value in arguments.items()}
+
+
+def _meta_outputs(case: Case, seed: int) -> dict[str, torch.Tensor]:
+    """The outputs by name, with shape, strides and dtype but no values; none where torch cannot tell them."""
+
+    def operand(_: int, spec: TensorSpec) -> torch.Tensor:
+        n = max(spec.extent, spec.offset + 1)
+        line = torch.empty(n, dtype=torch_dtype(spec.dtype), device=_META)
+        return torch.as_strided(line, spec.sizes, spec.strides, spec.offset)
+
+    def run() -> dict[str, torch.Tensor]:
+        bound = bind(case, operand, _META, seed)
+        produced = with_mutated(case, bound, call(case, resolve(case.op), bound), written_operands(case))
+        return {item.name: item.tensor for item in produced if item.tensor is not None}
+
+    outputs = attempt(run)
+    return {} if isinstance(outputs, Outcome) else outputs

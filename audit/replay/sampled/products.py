@@ -1,0 +1,164 @@
+"""Products of matrices as bilinear outputs: mm, addmm, bmm, baddbmm, addbmm, linear, matmul, mv and their kin."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from audit.replay.sampled.bilinear import PIECE_BYTES, Bilinear
+from audit.replay.sampled.sketch import WIDTH
+
+
+@dataclass(frozen=True)
+class Product(Bilinear):
+    """Left is [parts, rows, depth], right [parts, depth, columns]. ``turned``: the output is the transpose of that."""
+
+    turned: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.left.shape[0], self.left.shape[1], self.right.shape[2]
+
+    @property
+    def depth(self) -> int:
+        return self.left.shape[2]
+
+    @property
+    def column_dim(self) -> int:
+        return 2
+
+    @property
+    def part_dim(self) -> int:
+        return 0
+
+    def apply(self, right: Tensor) -> Tensor:
+        parts, rows, depth = self.left.shape
+        result = right.new_empty(parts, rows, right.shape[2])
+        n_rows = max(1, min(rows, PIECE_BYTES // (8 * max(depth, 1))))
+        n_parts = max(1, PIECE_BYTES // (8 * max(depth, 1) * rows))
+        for part in range(0, parts, n_parts):
+            some = slice(part, part + n_parts)
+            for row in range(0, rows, n_rows):
+                piece = self.left[some, row : row + n_rows].to(right.dtype)
+                torch.bmm(piece, right[some], out=result[some, row : row + n_rows])
+        return result
+
+    def view(self, flat: Tensor) -> Tensor:
+        parts, rows, columns = self.shape
+        if self.turned:
+            return flat.view(parts, columns, rows).transpose(1, 2)
+        return flat.view(parts, rows, columns)
+
+    def row_fourths(self) -> Tensor:
+        parts, rows, depth = self.left.shape
+        result = torch.empty(parts, rows, dtype=torch.float64)
+        n_rows = max(1, PIECE_BYTES // (64 * max(depth, 1)))
+        for part in range(parts):
+            for row in range(0, rows, n_rows):
+                some = self.left[part, row : row + n_rows].to(torch.float64)
+                result[part, row : row + n_rows] = some.square_().square_().sum(-1)
+        return result
+
+    def restricted(self, index: Tensor) -> tuple[Bilinear, Tensor]:
+        addend = self.addend
+        if addend is not None and addend.shape[1] > 1:
+            addend = addend[:, index]
+        return dataclasses.replace(self, left=self.left[:, index], addend=addend), self.places(rows=index)
+
+    @property
+    def n_restrictable(self) -> int:
+        return self.left.shape[1]
+
+    def with_wider_columns(self) -> Product:
+        """The same output seen so that a sketch saves most: with at least as many columns as rows."""
+        return self.transposed() if self.shape[2] < WIDTH and self.shape[1] > self.shape[2] else self
+
+    def transposed(self) -> Product:
+        """The same output with rows for columns."""
+        addend = None if self.addend is None else self.addend.transpose(1, 2)
+        left, right = self.right.transpose(1, 2), self.left.transpose(1, 2)
+        return dataclasses.replace(self, left=left, right=right, addend=addend, turned=not self.turned)
+
+
+# --- the ops: named arguments to left, right and addend ---------------------------------------------------------------
+
+_Operands = tuple[Tensor, Tensor, "Tensor | None"]
+
+
+def _mm(a: Mapping[str, Any]) -> _Operands:
+    return a["self"], a["mat2"], None
+
+
+def _addmm(a: Mapping[str, Any]) -> _Operands:
+    return a["mat1"], a["mat2"], a["self"]
+
+
+def _baddbmm(a: Mapping[str, Any]) -> _Operands:
+    return a["batch1"], a["batch2"], a["self"]
+
+
+def _addbmm(a: Mapping[str, Any]) -> _Operands:
+    """The sum over the batch makes one product of it, as deep as all of them."""
+    first, second = a["batch1"], a["batch2"]
+    return first.transpose(0, 1).flatten(1), second.flatten(0, 1), a["self"]
+
+
+def _mv(a: Mapping[str, Any]) -> _Operands:
+    return a["self"], a["vec"].unsqueeze(1), None
+
+
+def _addmv(a: Mapping[str, Any]) -> _Operands:
+    return a["mat"], a["vec"].unsqueeze(1), a["self"].unsqueeze(-1)
+
+
+def _linear(a: Mapping[str, Any]) -> _Operands:
+    rows, weight = a["input"], a["weight"]
+    if weight.dim() == 1:
+        weight = weight.unsqueeze(0)
+    return rows.reshape(-1, rows.shape[-1]), weight.t(), a.get("bias")
+
+
+def _matmul(a: Mapping[str, Any]) -> _Operands:
+    left, right = a["self"], a["other"]
+    left = left.unsqueeze(0) if left.dim() == 1 else left
+    right = right.unsqueeze(1) if right.dim() == 1 else right
+    if right.dim() == 2:
+        return left.reshape(-1, left.shape[-1]), right, None
+    batch = torch.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    left, right = (t.expand(*batch, *t.shape[-2:]).reshape(-1, *t.shape[-2:]) for t in (left, right))
+    return left, right, None
+
+
+#: Op (without overload and the underscore of an in-place form) to its operands.
+_PRODUCTS: Mapping[str, Callable[[Mapping[str, Any]], _Operands]] = {
+    "mm": _mm,
+    "bmm": lambda a: (a["self"], a["mat2"], None),
+    "addmm": _addmm,
+    "baddbmm": _baddbmm,
+    "addbmm": _addbmm,
+    "linear": _linear,
+    "matmul": _matmul,
+    "mv": _mv,
+    "addmv": _addmv,
+}
+PRODUCTS = frozenset(_PRODUCTS)
+
+
+def product_of(base: str, arguments: Mapping[str, Any], dtype: torch.dtype) -> Product | None:
+    """The product that the op ``base`` computes with these arguments by name; None where it is of another kind."""
+    left, right, addend = _PRODUCTS[base](arguments)
+    if not (left.is_floating_point() and right.is_floating_point()):
+        return None
+    left, right = (t if t.dim() == 3 else t.unsqueeze(0) for t in (left, right))
+    parts, rows, columns = left.shape[0], left.shape[1], right.shape[2]
+    if addend is not None:
+        addend = addend.reshape(*(1,) * (3 - addend.dim()), *addend.shape)
+        if addend.shape[0] not in (1, parts) or addend.shape[1] not in (1, rows) or addend.shape[2] not in (1, columns):
+            return None
+    alpha, beta = float(arguments.get("alpha", 1)), float(arguments.get("beta", 1))
+    return Product(left, right, dtype, alpha, beta, addend)
