@@ -314,8 +314,8 @@ def spooled_operands(case: Case, contents: dict[str, torch.Tensor]) -> Callable[
     owner = {position: storage.name for storage in storages_of(case) for position, _ in storage.members}
 
     def operand(position: int, spec: TensorSpec) -> torch.Tensor:
-        dtype = torch_dtype(spec.dtype)
-        return elements_of(contents[owner[position]], dtype).as_strided(spec.sizes, spec.strides, spec.offset)
+        line = elements_of(contents[owner[position]], torch_dtype(spec.dtype))  # a part of the mapped file
+        return line.as_strided(spec.sizes, spec.strides, line.storage_offset() + spec.offset)
 
     return operand
 

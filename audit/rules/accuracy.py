@@ -40,7 +40,7 @@ def _beyond(comparison: Comparison, allowed: float) -> Finding:
         where = f" at {_worst(comparison)}"
     message = (
         f"{comparison.name} is off by {number(error)}{where} ({reference}); "
-        f"allowed {number(allowed * floor)} = {allowed:g} x floor; {at_least}{n_beyond} of {comparison.n_elements} "
+        f"allowed {number(allowed * floor)} = {allowed:g} x floor; {at_least}{n_beyond} of {_compared(comparison)} "
         f"elements beyond (floor = noise {number(comparison.noise)} + eps {number(comparison.eps)} x |expected|)"
     )
     return Finding(
@@ -64,6 +64,11 @@ def _beyond(comparison: Comparison, allowed: float) -> Finding:
             "eps": comparison.eps,
         },
     )
+
+
+def _compared(comparison: Comparison) -> str:
+    """``4096``, or ``163136 compared`` where only these were."""
+    return str(comparison.n_elements) if comparison.n_compared is None else f"{comparison.n_compared} compared"
 
 
 def _worst(comparison: Comparison) -> str:

@@ -23,8 +23,8 @@ class Thresholds:
     allowed_roundings: float = field(
         default=4.0,
         metadata={
-            "source": "variance of the typical error, in that of one rounding: cutting instead of rounding gives 4, sums "
-            "of 4 parts in the output's own dtype 3.6; torch allows these by default "
+            "source": "variance of the typical error, in that of one rounding: cutting instead of rounding gives 4, "
+            "sums of 4 parts in the output's own dtype 3.6; torch allows these by default "
             "(torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction)"
         },
     )
@@ -34,7 +34,9 @@ class Thresholds:
     )
     sketch_chance: float = field(
         default=1e-9,
-        metadata={"source": "chance of a false alarm in one output if its roundings are independent; docs/sensitivity.md"},
+        metadata={
+            "source": "chance of a false alarm in one output if its roundings are independent; docs/sensitivity.md"
+        },
     )
     host_copy_fraction: float = field(
         default=0.25,

@@ -33,16 +33,16 @@ def _judged(comparison: Comparison, sketch: Sketch, thresholds: Thresholds) -> I
         "divergent",
         f"{comparison.name} is off {_where(sketch, worst)}: the errors there have {number(times)} times the "
         f"variance of {sketch.made_of}, {number(allowed)} times is allowed; a healthy output comes to this once in "
-        f"10^{min(-chances[worst], 999):.0f} (sketch of all {comparison.n_elements} elements)",
+        f"10^{min(-chances[worst], 300):.0f} (sketch of all {comparison.n_elements} elements)",
         {
             "output": comparison.name,
             "scale": worst.name,
-            "place": list(worst.place),
+            "place": place(worst.place),
             "excess": times,
             "n_summed": worst.n_summed,
             "allowed": allowed,
             "typical": sketch.typical,
-            "log10_chance": max(chances[worst], -999.0),
+            "log10_chance": max(chances[worst], -300.0),
             "n_elements": comparison.n_elements,
         },
     )
@@ -54,9 +54,9 @@ def allowed_variance(sketch: Sketch, thresholds: Thresholds) -> float:
 
 
 def log10_chance(scale: SketchScale, allowed: float) -> float:
-    """Upper bound of the chance that any of ``scale.n`` sums is as large: Chernoff's for chi-square, times their number."""
+    """Upper bound of the chance that any of the sums is as large: Chernoff's for chi-square, times their number."""
     n, total = scale.n_summed, scale.excess / allowed
-    if not n or total <= n:
+    if n <= 0 or scale.n <= 0 or not total > n:  # false for NaN
         return 0.0
     if math.isinf(total):
         return -math.inf

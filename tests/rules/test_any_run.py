@@ -33,6 +33,8 @@ from audit.schema import (
     Run,
     RunEnd,
     RunHeader,
+    Sketch,
+    SketchScale,
     Source,
     TensorFact,
     TensorSpec,
@@ -182,7 +184,7 @@ def test_the_strategy_makes_what_a_run_file_can_hold(measurement):
 
 def test_the_strategy_covers_every_class_inside_a_measurement():
     """A field of a new class would otherwise be left at nothing."""
-    inside = {Outcome, Comparison, Path, Timing, TensorFact, Kernel, Copy}
+    inside = {Outcome, Comparison, Path, Timing, TensorFact, Kernel, Copy, Sketch, SketchScale}
     seen: set[type] = set()
 
     def walk(cls: type) -> None:

@@ -1,1 +1,1 @@
-"""References for cases that are too large to be computed whole: exact parts of the output, and a sketch of all of it."""
+"""References of cases too large to be computed whole: exact parts of the output, and a sketch of all of it."""

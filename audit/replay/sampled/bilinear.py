@@ -120,7 +120,8 @@ class Bilinear(ABC):
             piece = torch.cat((piece, piece.new_zeros(sizes)), dim)
         shape = [1] * (piece.dim() + 1)
         shape[dim : dim + 2] = [n_blocks, width]
-        return (piece.unflatten(dim, (n_blocks, width)) * weights.view(shape)).sum(dim + 1)
+        blocks: Tensor = piece.unflatten(dim, (n_blocks, width)) * weights.view(shape)
+        return blocks.sum(dim + 1)
 
     def pieces(self, width: int) -> range:
         """First columns of the pieces that the right operand is widened in: multiples of ``width``."""

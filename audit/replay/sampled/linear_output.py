@@ -11,11 +11,11 @@ from torch import Tensor
 from audit.replay.compare import Expected, actual_sizes, error_between, numeric, unravel
 from audit.replay.sampled.bilinear import PIECE_BYTES, Bilinear
 from audit.replay.sampled.sketch import Blocks, blocks_of, compared, keys_of, random_weights, sums_of, typical_of
-from audit.replay.stream import PERIOD, Stream
+from audit.replay.stream import Stream
 from audit.schema import Comparison, SketchScale, TensorFact
 
-#: One row (column) in so many is compared exactly, at least and at most as many as follow. Together with the sketch this
-#: keeps to a tenth of the full reference's time.
+#: One row (column) in so many is compared exactly, at least and at most as many as follow. Together with the sketch
+#: this keeps to a tenth of the full reference's time.
 ONE_IN, FEWEST, MOST = 128, 4, 64
 #: Tiles of GPU kernels begin at multiples of these; the lines beside a few such edges are always among the exact ones.
 _EDGES = (16, 64, 128, 256)
@@ -26,6 +26,8 @@ _UNIT = {torch.float64: 2.0**-53}
 _SINGLE_UNIT = 2.0**-24
 #: Products that a matrix unit sums before it rounds, or cuts, the accumulator: MFMA takes 8 to 32 of half precision.
 _TOGETHER = 8
+#: Random numbers along the depth go round after so many; a prime.
+_PERIOD = 65_521
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,29 @@ class Exact:
     own: Tensor
     change: float
 
+    def expected(self, result: Comparison) -> Expected:
+        """``own`` is what a correct algorithm in the output's dtype gives, ``change`` that of ``wide`` when the
+        operands move by one rounding step."""
+        largest, rms = error_between(self.own, self.wide)
+        fact, noise = result.expected or TensorFact((), (), ""), max(largest, self.change)
+        return Expected(result.name, fact, "numeric", "", self.own, self.wide, noise, largest, rms)
+
+
+def together(first: Exact, second: Exact) -> Exact:
+    """All elements of both, each once."""
+    places, order = torch.cat((first.places, second.places)).sort(stable=True)
+    fresh = torch.ones_like(places, dtype=torch.bool)
+    fresh[1:] = places[1:] != places[:-1]
+    wide, own = (torch.cat(pair)[order][fresh] for pair in ((first.wide, second.wide), (first.own, second.own)))
+    return Exact(places[fresh], wide, own, max(first.change, second.change))
+
 
 @dataclass(frozen=True)
 class LinearOutput:
     """Compares a whole output with what was prepared; see ``prepared``."""
 
     form: Bilinear
-    exact: tuple[Exact, ...]
+    exact: Exact
     blocks: Blocks
     distinct: Tensor
     left_out: Tensor
@@ -55,17 +73,10 @@ class LinearOutput:
         judged = torch.isfinite(self.reference).all(-1)
         columns, values, more = self._odd(view, judged)
         judged &= ~more
-        parts = [*self.exact, *([values] if values is not None else [])]
-        places, wide, own = (torch.cat([getattr(part, name) for part in parts]) for name in ("places", "wide", "own"))
-        places, chosen = _unique(places)
-        wide, own = wide[chosen], own[chosen]
-        largest, rms = error_between(own, wide)
-        noise = max([largest, *(part.change for part in parts)])
-        expected = Expected(result.name, result.expected or TensorFact((), (), ""), "numeric", "", own, wide, noise,
-                            largest, rms)  # fmt: skip
-        elements = actual[places]
-        result = numeric(result, expected, elements, places)
-        typical = typical_of(elements.to(torch.float64) - wide, wide, self.form.dtype)
+        exact = self.exact if values is None else together(self.exact, values)
+        elements = actual[exact.places]
+        result = numeric(result, exact.expected(result), elements, exact.places)
+        typical = typical_of(elements.to(torch.float64) - exact.wide, exact.wide, self.form.dtype)
         replaced = self._replaced(view, columns, values)
         sums = sums_of(view, self.blocks, replaced, columns)
         sketch = compared(self.reference, sums, self._accumulation(sums.rounding), judged, self.distinct, self.blocks,
@@ -73,7 +84,7 @@ class LinearOutput:
         sketch = dataclasses.replace(sketch, scales=tuple(self._placed(scale, result) for scale in sketch.scales))
         seen = float(judged.to(torch.float64).mean()) * (1 - float(self.left_out.to(torch.float64).mean()))
         return dataclasses.replace(
-            result, n_compared=places.numel(), unseen_fraction=max(0.0, 1 - seen), sketch=sketch
+            result, n_compared=exact.places.numel(), unseen_fraction=max(0.0, 1 - seen), sketch=sketch
         )
 
     def _placed(self, scale: SketchScale, result: Comparison) -> SketchScale:
@@ -113,9 +124,9 @@ class LinearOutput:
     def _accumulation(self, rounding: Tensor) -> Tensor:
         """What summing in the accumulator's precision adds to the variance of each entry.
 
-        Partial sums s_k walk at random to c, and each is rounded by up to u |s_k|: (u^2 / 3) sum s_k^2 is about (u^2 / 3)
-        depth (q / 2 + c^2 / 3), with q the sum of the squared products (bounded by Cauchy and Schwarz). A matrix unit
-        may cut instead of round, once in _TOGETHER products, all towards zero.
+        Partial sums s_k walk at random to c, and each is rounded by up to u |s_k|: (u^2 / 3) sum s_k^2 is about
+        (u^2 / 3) depth (q / 2 + c^2 / 3), with q the sum of the squared products (bounded by Cauchy and Schwarz). A
+        matrix unit may cut instead of round, once in _TOGETHER products, all towards zero.
         """
         unit, depth = _UNIT.get(self.form.dtype, _SINGLE_UNIT), self.form.depth
         squares = rounding * (12 / torch.finfo(self.form.dtype).eps ** 2 * 7 / 3)  # of c, by the mean mantissa
@@ -133,28 +144,33 @@ _MADE_OF = "one rounding to the output's dtype and the accumulator's own"
 
 def prepared(form: Bilinear, stream: Stream) -> LinearOutput:
     """Computes the exact rows and columns of ``form`` and the reference's sketch."""
-    rows, columns = chosen(form.n_restrictable, stream), chosen(form.shape[2], stream)
+    rows, columns = lines_of(form.n_restrictable, stream), lines_of(form.shape[2], stream)
     factors = form.depth_factors(_moves(form, stream))
     exact_rows, right = _pass_over_right(form, rows, factors, stream)
     exact, reference = _pass_over_left(form, columns, factors, right)
     blocks, distinct = blocks_of(right.weights, keys_of(right.keys))
-    squares = form.alpha**2 * form.row_fourths().sqrt().unsqueeze(-1) * form.for_parts(_in_blocks(right.fourths.sqrt(), blocks.squares))
-    return LinearOutput(form, (exact_rows, exact), blocks, distinct, right.left_out, reference, squares)
+    squares = (
+        form.alpha**2
+        * form.row_fourths().sqrt().unsqueeze(-1)
+        * form.for_parts(_in_blocks(right.fourths.sqrt(), blocks.squares))
+    )
+    return LinearOutput(form, together(exact_rows, exact), blocks, distinct, right.left_out, reference, squares)
 
 
-def chosen(n: int, stream: Stream) -> Tensor:
+def lines_of(n: int, stream: Stream) -> Tensor:
     """Some of ``n`` lines: the first and the last, those beside a few edges of tiles, others anywhere; in order."""
     n_wanted = min(n, max(FEWEST, min(MOST, n // ONE_IN)))
     spread = stream.distinct(n_wanted, 0, n - 1)
     if n_wanted < MOST // 2:
         return spread
     edges = [place for edge in _EDGES for near in (edge, n // edge * edge) for place in (near - 1, near)]
-    return torch.unique(torch.cat((spread, torch.tensor([place for place in edges if 0 <= place < n]))))
+    chosen: Tensor = torch.unique(torch.cat((spread, torch.tensor([place for place in edges if 0 <= place < n]))))
+    return chosen
 
 
 def _moves(form: Bilinear, stream: Stream) -> Tensor:
     """Factors of the products in an element when both operands are moved by one rounding step, up or down."""
-    n = min(PERIOD, form.right.numel())
+    n = min(_PERIOD, form.right.numel())
     left, right = (torch.finfo(operand.dtype).eps for operand in (form.left, form.right))
     return (stream.signs(n) * left + 1) * (stream.signs(n).to(torch.float64) * right + 1)
 
@@ -180,7 +196,7 @@ def _pass_over_right(form: Bilinear, rows: Tensor, factors: Tensor, stream: Stre
     n_columns, dim = form.shape[2], form.column_dim
     weights = random_weights(n_columns, stream)
     width = weights.shape[1]
-    probe = form.depth_factors(stream.uniform(min(PERIOD, form.right.numel())) + 0.5)
+    probe = form.depth_factors(stream.uniform(min(_PERIOD, form.right.numel())) + 0.5)
     sketched, keys, fourths, left_out = [], [], [], []
     wide_rows, own_rows, change = [], [], 0.0
     for start in form.pieces(width):
@@ -199,7 +215,7 @@ def _pass_over_right(form: Bilinear, rows: Tensor, factors: Tensor, stream: Stre
         keys.append(form.per_column(wide * probe))
         some = weights[start // width : -(-at.stop // width)]
         sketched.append(form.in_blocks(wide, some))
-        fourths.append(form.per_column(wide.square_().square_()))
+        fourths.append(form.per_column(wide.square().square_()))
     weights.view(-1)[:n_columns].masked_fill_(torch.cat(left_out), 0.0)
     right = _Right(
         torch.cat(sketched, dim), weights, torch.cat(keys, 1).sum(0), torch.cat(fourths, 1), torch.cat(left_out)
@@ -249,14 +265,6 @@ def _in_blocks(values: Tensor, weights: Tensor) -> Tensor:
 def _all_finite(view: Tensor) -> bool:
     low, high = torch.aminmax(view)
     return bool(torch.isfinite(low) & torch.isfinite(high))
-
-
-def _unique(places: Tensor) -> tuple[Tensor, Tensor]:
-    """The different places, in order, and which of the given ones stand for them."""
-    ordered, order = places.sort(stable=True)
-    first = torch.ones_like(ordered, dtype=torch.bool)
-    first[1:] = ordered[1:] != ordered[:-1]
-    return ordered[first], order[first]
 
 
 def exact_columns(form: Bilinear, index: Tensor) -> Exact:

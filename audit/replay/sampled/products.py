@@ -61,7 +61,7 @@ class Product(Bilinear):
         for part in range(parts):
             for row in range(0, rows, n_rows):
                 some = self.left[part, row : row + n_rows].to(torch.float64)
-                result[part, row : row + n_rows] = some.square_().square_().sum(-1)
+                result[part, row : row + n_rows] = some.square().square_().sum(-1)
         return result
 
     def restricted(self, index: Tensor) -> tuple[Bilinear, Tensor]:

@@ -5,8 +5,8 @@ The same sums of the reference cost as much as one column a block, since the wei
 Their difference r is a weighted sum of the errors e_j of the block's elements.
 
 *What a healthy output gives.* Its errors are those of a correct algorithm: the result rounded once to the output's
-dtype, an error that is spread evenly over one step ulp_j and so has the variance ulp_j^2 / 12; and what an accumulation in
-float32 (float64 for a float64 output) adds. With v = sum w_j^2 (ulp_j^2 / 12 + accumulation), x = r^2 / v is 1 on
+dtype, an error that is spread evenly over one step ulp_j and so has the variance ulp_j^2 / 12; and what an accumulation
+in float32 (float64 for a float64 output) adds. With v = sum w_j^2 (ulp_j^2 / 12 + accumulation), x = r^2 / v is 1 on
 average. An evenly spread error is strictly sub-Gaussian (Arbel, Marchal and Nguyen, ESAIM: P&S 24, 2020), so whatever
 the data are, r / sqrt(v) has no heavier tails than a normal number, and a sum of n independent x none than chi-square
 with n degrees of freedom, as far as Chernoff's bound goes: P(sum > t) <= exp(-(t - n - n ln(t / n)) / 2).
@@ -69,11 +69,18 @@ class Blocks:
 
 
 def random_weights(n_columns: int, stream: Stream) -> Tensor:
-    """0.5 to 1.5 of either sign, so that two columns that changed places do not cancel: [blocks, width], padded by 0."""
-    width = min(max(WIDTH, -(-n_columns // MAX_BLOCKS // TILE_ROWS) * TILE_ROWS), n_columns)
+    """0.5 to 1.5 of either sign, so that columns that changed places do not cancel: [blocks, width], padded by 0."""
+    width = _width(n_columns)
     padded = torch.zeros(-(-n_columns // width), width, dtype=torch.float64)
     padded.view(-1)[:n_columns] = (stream.uniform(n_columns) + 0.5) * stream.signs(n_columns)
     return padded
+
+
+def _width(n_columns: int) -> int:
+    """Of a block: not below WIDTH, with MAX_BLOCKS at most, and one that leaves no rest if there is one near."""
+    least = max(WIDTH, -(-n_columns // MAX_BLOCKS // TILE_ROWS) * TILE_ROWS)
+    near = range(least, least + least // 2 + 1, TILE_ROWS)
+    return min(n_columns, next((width for width in near if n_columns % width == 0), least))
 
 
 def blocks_of(weights: Tensor, column_keys: Tensor) -> tuple[Blocks, Tensor]:
@@ -100,7 +107,7 @@ def keys_of(projected: Tensor) -> Tensor:
     return (mantissa * 2.0**_KEY_BITS).round().to(torch.int64) * 4096 + exponent * (mantissa != 0)
 
 
-# --- the device's side -------------------------------------------------------------------------------------------------
+# --- the device's side -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -128,9 +135,9 @@ def sums_of(view: Tensor, blocks: Blocks, replaced: Tensor | None = None, column
                 wide = wide.index_copy(1, columns, given.to(work))
                 piece = piece.index_copy(1, columns, given.clamp(-limit, limit).to(piece.dtype))
             piece, wide = _padded(piece, blocks), _padded(wide, blocks)
-            total[part, row : row + step] = wide.mul_(weights).sum(-1)
+            total[part, row : row + step] = wide.mul(weights).sum(-1)
             steps = _powers(piece).to(work)
-            rounding[part, row : row + step] = steps.square_().mul_(squares).sum(-1)
+            rounding[part, row : row + step] = steps.square().mul_(squares).sum(-1)
     return Sums(total, rounding.mul_(torch.finfo(view.dtype).eps ** 2 * _EVEN))
 
 
@@ -172,9 +179,9 @@ def typical_of(error: Tensor, reference: Tensor, dtype: torch.dtype) -> float:
 
 def compared(reference: Tensor, sums: Sums, accumulation: Tensor, judged: Tensor, distinct: Tensor, blocks: Blocks,
              made_of: str, typical: float) -> Sketch:  # fmt: skip
-    """The sketch's facts. ``reference`` and ``accumulation`` are [parts, rows, blocks]; ``judged`` [parts, rows] are the
-    rows that have a sketch (no NaN or Inf among their operands); ``distinct`` as from ``blocks_of``. ``typical`` is that
-    of single elements, which a fault in a few columns of every block does not move as it moves that of tiles."""
+    """The sketch's facts. ``reference`` and ``accumulation`` are [parts, rows, blocks]; ``judged`` [parts, rows] are
+    the rows that have a sketch (no NaN or Inf among their operands); ``distinct`` as from ``blocks_of``. ``typical`` is
+    that of single elements, which a fault in a few columns of every block does not move as it moves that of tiles."""
     variance = sums.rounding + accumulation
     excess = (sums.total - reference).square_().div_(variance.clamp_min(torch.finfo(torch.float64).tiny))
     excess = torch.where(torch.isfinite(excess), excess, math.inf)

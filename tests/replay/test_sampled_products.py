@@ -1,0 +1,178 @@
+"""Products of which parts are computed: each is that of the whole, whatever strides and factors there are."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from audit.replay.compare import Expected, compare, fact_of, flat
+from audit.replay.sampled import linear_output
+from audit.replay.sampled.products import product_of
+from audit.replay.sampled.sketch import sums_of
+from audit.replay.stream import Stream
+from audit.rules.thresholds import DEFAULT
+from audit.rules.whole_output import allowed_variance, log10_chance
+from audit.schema import Comparison
+
+
+@pytest.fixture(autouse=True)
+def _few_lines(monkeypatch):
+    """As few exact rows and columns as a small product can have."""
+    monkeypatch.setattr(linear_output, "MOST", 6)
+
+
+def sampled(op, arguments, out, seed=1):
+    form = product_of(op, arguments, out.dtype).with_wider_columns()
+    return linear_output.prepared(form, Stream(seed, op))
+
+
+def judged(reference, out) -> Comparison:
+    return compare(Expected("output", fact_of(out), "numeric", sampled=reference), flat(out), fact_of(out))
+
+
+def strided(generator: torch.Generator, sizes, order, gap, dtype) -> torch.Tensor:
+    """Random numbers with their dimensions in any order in memory and gaps between them."""
+    memory = torch.randn([sizes[d] for d in order] + [gap], generator=generator, dtype=torch.float32)
+    inverse = [order.index(d) for d in range(len(sizes))]
+    return memory[..., 0].permute(inverse).to(dtype) if gap == 1 else memory.to(dtype)[..., 0].permute(inverse)
+
+
+SIZES = st.tuples(st.integers(1, 4), st.integers(1, 150), st.integers(1, 40), st.integers(1, 150))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    SIZES,
+    st.permutations(range(3)),
+    st.permutations(range(3)),
+    st.integers(1, 2),
+    st.sampled_from((torch.bfloat16, torch.float16, torch.float32, torch.float64)),
+    st.sampled_from(((1, 1), (0.5, 2), (0, 1), (-1, 0.25))),
+    st.sampled_from(("none", "bias", "matrix", "whole")),
+    st.integers(0, 99),
+)
+def test_exact_parts_and_sketch_are_those_of_the_whole(sizes, left, right, gap, dtype, factors, addend, seed):
+    parts, rows, depth, columns = sizes
+    generator = torch.Generator().manual_seed(seed)
+    a = strided(generator, (parts, rows, depth), left, gap, dtype)
+    b = strided(generator, (parts, depth, columns), right, gap, dtype)
+    shape = {"bias": (columns,), "matrix": (rows, columns), "whole": (parts, rows, columns)}.get(addend)
+    arguments = {"batch1": a, "batch2": b, "self": a, "mat2": b, "beta": factors[0], "alpha": factors[1]}
+    whole = factors[1] * (a.double() @ b.double())
+    if shape is not None:
+        arguments["self"] = torch.randn(shape, generator=generator).to(dtype)
+        whole = whole + factors[0] * arguments["self"].double()
+    else:
+        del arguments["beta"], arguments["alpha"]
+        whole = a.double() @ b.double()
+    reference = sampled("bmm" if shape is None else "baddbmm", arguments, torch.empty(0, dtype=dtype), seed)
+    exact = reference.exact
+    torch.testing.assert_close(exact.wide, whole.flatten()[exact.places], rtol=1e-12, atol=1e-12)
+    sums = sums_of(reference.form.view(whole.flatten()), reference.blocks)
+    torch.testing.assert_close(reference.reference, sums.total, rtol=1e-10, atol=1e-10)
+    result = judged(reference, whole.to(dtype))
+    assert result.worst_ratio <= 1
+    assert result.n_compared == exact.places.numel()
+    assert {0, whole.numel() - 1} <= set(exact.places.tolist())
+
+
+def test_the_other_ops_are_the_products_that_torch_computes():
+    generator = torch.Generator().manual_seed(0)
+
+    def some(*sizes):
+        return torch.randn(sizes, generator=generator)
+
+    calls = {
+        "mm": {"self": some(70, 20), "mat2": some(20, 90)},
+        "addmm": {"self": some(70, 1), "mat1": some(70, 20), "mat2": some(20, 90), "beta": 2, "alpha": 0.5},
+        "addbmm": {"self": some(70, 90), "batch1": some(3, 70, 20), "batch2": some(3, 20, 90), "beta": 0.5, "alpha": 2},
+        "linear": {"input": some(2, 35, 20), "weight": some(90, 20), "bias": some(90)},
+        "matmul": {"self": some(4, 1, 70, 20), "other": some(3, 20, 90)},
+        "mv": {"self": some(700, 20), "vec": some(20)},
+        "addmv": {"self": some(700), "mat": some(700, 20), "vec": some(20), "beta": 3, "alpha": 1},
+    }
+    for op, arguments in calls.items():
+        packet = getattr(torch.ops.aten, op)
+        out = packet(**arguments)
+        wide = packet(**{n: v.double() if isinstance(v, torch.Tensor) else v for n, v in arguments.items()})
+        reference = sampled(op, arguments, out)
+        exact = reference.exact
+        torch.testing.assert_close(exact.wide, wide.flatten()[exact.places], rtol=1e-12, atol=1e-12, msg=op)
+        assert judged(reference, wide.float()).worst_ratio <= 1, op
+
+
+def bf16_product(rows=256, depth=64, columns=300):
+    generator = torch.Generator().manual_seed(3)
+    a = torch.randn(rows, depth, generator=generator).bfloat16()
+    b = torch.randn(depth, columns, generator=generator).bfloat16()
+    return a, b, (a.float() @ b.float()).bfloat16()
+
+
+def excess(result: Comparison) -> dict[str, float]:
+    return {scale.name: scale.excess / max(scale.n_summed, 1) for scale in result.sketch.scales}
+
+
+def test_a_healthy_product_has_an_excess_of_one():
+    a, b, out = bf16_product()
+    found = excess(judged(sampled("mm", {"self": a, "mat2": b}, out), out))
+    assert 0.8 < found["whole"] < 1.2
+    assert found["column"] < 1.6
+
+
+def test_a_permuted_tile_stands_out_and_is_placed():
+    a, b, out = bf16_product()
+    out[64:80, 128:144] = out[64:80, 128:144].flip(1).clone()
+    [tile] = [s for s in judged(sampled("mm", {"self": a, "mat2": b}, out), out).sketch.scales if s.name == "tile"]
+    assert tile.place == (64, 128)
+    assert tile.excess > 1e4 * tile.n_summed
+
+
+def test_equal_rows_and_columns_do_not_raise_an_alarm():
+    a, b, _ = bf16_product()
+    for left, right in (
+        (a[:1].expand(256, -1), b),
+        (a, b[:, :1].expand(-1, 300)),
+        (a[:1].expand(256, -1), b[:, ::100].repeat(1, 100)),
+    ):
+        out = (left.float() @ right.float()).bfloat16()
+        result = judged(sampled("mm", {"self": left, "mat2": right}, out), out)
+        allowed = allowed_variance(result.sketch, DEFAULT)
+        assert min(log10_chance(scale, allowed) for scale in result.sketch.scales) > -6
+
+
+def test_nan_and_inf_among_the_operands_are_expected_where_they_belong():
+    a, b, _ = bf16_product()
+    a[7, 3], b[5, 9] = float("nan"), float("inf")
+    out = (a.float() @ b.float()).bfloat16()
+    result = judged(sampled("mm", {"self": a, "mat2": b}, out), out)
+    assert (result.n_nan_mismatch, result.n_inf_mismatch) == (0, 0)
+    assert excess(result)["whole"] < 1.2
+    assert 0 < result.unseen_fraction < 0.01
+
+
+def test_a_single_nan_anywhere_is_found():
+    a, b, out = bf16_product()
+    out[101, 77] = float("nan")
+    result = judged(sampled("mm", {"self": a, "mat2": b}, out), out)
+    assert (result.n_nan_mismatch, result.worst_index) == (1, (101, 77))
+    assert excess(result)["whole"] < 1.2
+
+
+def test_results_beyond_the_range_of_the_dtype_are_inf_and_rightly_so():
+    a, b, _ = bf16_product()
+    a, b = (a * 64).half(), (b * 64).half()
+    b[:, 17] *= 8
+    out = (a.float() @ b.float()).half()
+    assert bool(torch.isinf(out).any())
+    result = judged(sampled("mm", {"self": a, "mat2": b}, out), out)
+    assert (result.n_inf_mismatch, result.worst_ratio <= 1) == (0, True)
+    assert excess(result)["tile"] < 4
+
+
+def test_a_difference_of_rows_or_of_operands_that_is_all_zero_is_not_off():
+    a, b, _ = bf16_product()
+    a[16:64] = 0
+    out = (a.float() @ b.float()).bfloat16()
+    assert excess(judged(sampled("mm", {"self": a, "mat2": b}, out), out))["row"] < 6
