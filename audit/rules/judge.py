@@ -30,7 +30,7 @@ from audit.rules.thresholds import DEFAULT, Thresholds
 from audit.rules.tried import note, tried
 from audit.rules.wording import plural
 from audit.rules.work import Work, work_of
-from audit.schema import DEVICE_STATUSES, IMPORTED, Case, Ceilings, Measurement, Run, Status, Timing
+from audit.schema import DEVICE_STATUSES, IMPORTED, Case, Ceilings, DeviceTimes, Measurement, Run, Status, Timing
 from audit.verdicts import Finding, Judgement, Tried, Verdict
 
 
@@ -39,9 +39,9 @@ def judge(run: Run, *, thresholds: Thresholds = DEFAULT, other: Run | None = Non
     works = _works(run) if _is_gpu(run) else {}
     ceilings = shown_ceilings(run, works)
     there = times_for(run, other) if other is not None else run.header.elsewhere
-    of_run = [rule(run, there, thresholds) for rule in RUN_RULES]
+    of_run = _of_run(run, there, thresholds)
     verdicts = tuple(
-        _verdict(case, run, works.get(case.key), ceilings, thresholds, [f[case.key] for f in of_run if case.key in f])
+        _verdict(case, run, there, works.get(case.key), ceilings, thresholds, of_run.get(case.key, []))
         for case in run.cases
     )
     totals = coverage(verdicts)
@@ -61,6 +61,15 @@ def judge(run: Run, *, thresholds: Thresholds = DEFAULT, other: Run | None = Non
         thresholds.rows(),
         side_by_side(run, other) if other is not None else None,
     )
+
+
+def _of_run(run: Run, there: DeviceTimes | None, thresholds: Thresholds) -> dict[str, list[Finding]]:
+    """What the rules of the whole run find, by key."""
+    found: dict[str, list[Finding]] = {}
+    for rule in RUN_RULES:
+        for key, finding in rule(run, there, thresholds).items():
+            found.setdefault(key, []).append(finding)
+    return found
 
 
 def _works(run: Run) -> dict[str, Work | None]:
@@ -86,6 +95,7 @@ def status_of(findings: Iterable[Finding]) -> Status:
 def _verdict(
     case: Case,
     run: Run,
+    there: DeviceTimes | None,
     work: Work | None,
     ceilings: Ceilings | None,
     thresholds: Thresholds,
@@ -97,7 +107,7 @@ def _verdict(
     found = (*_findings(case, measurement, run, thresholds), *of_run)
     findings = tuple(annotate(finding, case, measurement, arch) for finding in found)
     status = status_of(findings)
-    alternatives = _tried(case, run, status, thresholds)
+    alternatives = _tried(case, run, there, status, thresholds)
     findings = (*findings, *([told] if (told := note(case, run, alternatives)) is not None else []))
     kernel = heaviest_kernel(measurement) if measurement is not None else None
     device_time = measurement.device_time if measurement is not None else None
@@ -128,12 +138,22 @@ def _verdict(
     )
 
 
-def _tried(case: Case, run: Run, status: Status, thresholds: Thresholds) -> tuple[Tried, ...]:
-    """What was tried in place of the case, each by the rules that judge a case."""
+def _tried(
+    case: Case, run: Run, there: DeviceTimes | None, status: Status, thresholds: Thresholds
+) -> tuple[Tried, ...]:
+    """What was tried in place of the case, each by the rules that judge a case and a run."""
     judged = []
     for alternative in run.alternatives.get(case.key, ()):
-        changed = changed_case(case, alternative.trial.change)
-        findings = tuple(_findings(changed, alternative.measurement, run, thresholds))
+        changed = replace(changed_case(case, alternative.trial.change), key=case.key)
+        instead = replace(
+            run,
+            cases=tuple(changed if other.key == case.key else other for other in run.cases),
+            measurements={**run.measurements, case.key: alternative.measurement},
+        )
+        findings = (
+            *_findings(changed, alternative.measurement, run, thresholds),
+            *_of_run(instead, there, thresholds).get(case.key, []),
+        )
         judged.append((alternative, findings, status_of(findings)))
     return tried(case, run, status, judged) if judged else ()
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from audit.rules.judge import judge
-from audit.schema import Ceilings, Rate, Run, TensorSpec, Timing
+from audit.schema import UNCHANGED, Alternative, Ceilings, Change, Rate, Run, TensorSpec, Timing, Trial
 
 CEILINGS = Ceilings(
     Rate(4000.0, 1.0, 9),
@@ -56,3 +56,19 @@ def test_what_is_no_forgotten_cast(build, changed):
 def test_a_device_of_unknown_rates_is_not_judged(build):
     unknown = replace(CEILINGS, gemm_tflops={})
     assert _findings(build, ceilings=unknown, backend="cuda", usual="float8_e4m3fn") == []
+
+
+def test_an_alternative_is_held_to_the_rules_of_the_run_too(build):
+    """Run again as it was, a float64 product is as slow as before."""
+    spec = TensorSpec((2048, 2048), (2048, 1), "float64")
+    wide = build.case("aten::mm.default", spec, spec, key="wide")
+    usual = replace(spec, dtype="bfloat16")
+    cases = (wide, build.case("aten::mm.default", usual, usual, key="usual", n_calls=3))
+    measured = {key: build.measurement(key=key, device_time=Timing(1000.0, 1.0, 20)) for key in ("wide", "usual")}
+    again = Alternative(Trial("wide", UNCHANGED, "nothing changed", Change()), measured["wide"])
+    run = Run(build.header("hip", ceilings=CEILINGS, n_cases=2), cases, measured, alternatives={"wide": (again,)})
+    verdict = judge(run).verdicts[0]
+    assert (verdict.status, [(tried.effect, tried.status) for tried in verdict.tried]) == (
+        "slow",
+        [("as before", "slow")],
+    )

@@ -1,4 +1,4 @@
-"""Six calls that are slow or take the wrong path on any GPU, each in a function whose name says what was planted."""
+"""Seven calls that are slow or take the wrong path on any GPU, each in a function whose name says what was planted."""
 
 import argparse
 
@@ -47,6 +47,13 @@ def gather_of_one_place() -> None:
     table.gather(1, places).backward(made(4096 // args.share, 4096, dtype=torch.float32))
 
 
+def rows_of_one_number() -> None:
+    """Backward adds all gradients up in one row, one after the other."""
+    table = made(4096, 1024, dtype=torch.float32).requires_grad_()
+    numbers = torch.zeros(16384 // args.share, dtype=torch.int64, device=args.device)
+    table[numbers].backward(made(16384 // args.share, 1024, dtype=torch.float32))
+
+
 def transposed_copy() -> None:
     made(8192, 8192 // args.share).t().contiguous()
 
@@ -56,6 +63,7 @@ convolution_without_library()
 custom_op_through_host()
 product_in_float64()
 gather_of_one_place()
+rows_of_one_number()
 transposed_copy()
 # What the program is otherwise made of: the dtype of most of its arithmetic.
 for _ in range(4):
