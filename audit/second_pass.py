@@ -5,15 +5,16 @@ Here, since neither side may know the other. See docs/architecture.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from audit.errors import UnfinishedError
 from audit.rules.judge import judge
 from audit.rules.remedies import plan, preparation_s
 from audit.rules.wording import plural
-from audit.schema import Alternative, RunEnd, Trying
+from audit.schema import Alternative, Measurement, RunEnd, Trying
 from audit.store import RunWriter, read_run
 
 if TYPE_CHECKING:
@@ -31,20 +32,13 @@ def try_alternatives(
     last = min(deadline, monotonic() + settings.alternatives_limit_s)
     if settings.alternatives_limit_s <= 0 or monotonic() > last:
         return RunEnd(True)
-    judgement = judge(read_run(path))
-    wanted = plan(judgement, settings.n_alternatives_cases)
-    if not wanted:
-        return RunEnd(True)
-    progress.phase(f"trying alternatives to {plural(len(wanted), 'case')} with findings")
-
-    def affordable() -> Iterator[Trials]:
-        """A case whose reference alone would take more than what is left makes way for the next."""
-        for case, trials in wanted:
-            if monotonic() + preparation_s(judgement.run.measurements[case.key]) <= last:
-                yield case, trials
-
     try:
-        for event in engine.try_instead(affordable(), lambda: monotonic() > last):
+        judgement = judge(read_run(path))
+        wanted = plan(judgement, settings.n_alternatives_cases)
+        if wanted:
+            progress.phase(f"trying alternatives to {plural(len(wanted), 'case')} with findings")
+        affordable = _affordable(wanted, judgement.run.measurements, last)
+        for event in engine.try_instead(affordable, lambda: monotonic() > last) if wanted else ():
             if isinstance(event, Trying):
                 writer.trying(event)
             elif isinstance(event, Alternative):
@@ -53,4 +47,15 @@ def try_alternatives(
                 return RunEnd(True, f"the device was lost while alternatives were tried: {event.reason}")
     except KeyboardInterrupt:
         return RunEnd(False, "interrupted while alternatives were tried")
+    except UnfinishedError as error:
+        if error.slug == "disk-full":
+            raise
+        return RunEnd(True, f"no more alternatives were tried: {error}")
     return RunEnd(True)
+
+
+def _affordable(wanted: Sequence[Trials], measured: Mapping[str, Measurement], last: float) -> Iterator[Trials]:
+    """A case whose reference alone would take more than what is left makes way for the next."""
+    for case, trials in wanted:
+        if monotonic() + preparation_s(measured[case.key]) <= last:
+            yield case, trials

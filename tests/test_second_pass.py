@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from audit.errors import UnfinishedError
 from audit.progress import Progress
 from audit.replay.engine import DeviceLost, ReplaySettings, TrialEvent, Trials
 from audit.schema import (
@@ -109,6 +110,16 @@ def test_an_interruption_is_the_end_and_keeps_what_was_tried(run_file: Path) -> 
 def test_a_device_that_an_alternative_took_away_leaves_the_run_complete(run_file: Path) -> None:
     end = second_pass(Engine(DeviceLost("the canary op fails"), after=1), run_file)
     assert end == RunEnd(True, "the device was lost while alternatives were tried: the canary op fails")
+
+
+def test_a_reference_that_cannot_be_started_again_leaves_the_run_complete_and_a_full_disk_does_not(
+    run_file: Path,
+) -> None:
+    end = second_pass(Engine(UnfinishedError("the reference does not start", "reference-lost"), after=1), run_file)
+    assert end.complete
+    assert end.reason.startswith("no more alternatives were tried: the reference does not start")
+    with pytest.raises(UnfinishedError):
+        second_pass(Engine(UnfinishedError("cannot write", "disk-full"), after=1), run_file)
 
 
 @pytest.mark.parametrize("limits", [{"alternatives_limit_s": 0.0}, {"n_alternatives_cases": 0}])

@@ -100,7 +100,8 @@ def _findings(rows: list[CaseRow]) -> list[str]:
             code_span(text.short_op(row.verdict.op), 80),
             code_span(row.verdict.signature, 100),
             text.count_text(row.verdict.n_calls),
-            escaped("; ".join(f.message for f in row.findings) or "no reason given", 240),
+            escaped("; ".join(f.message for f in row.findings) or "no reason given", 240)
+            + (f"; {escaped(row.remedy, 100)}" if row.remedy else ""),
         ]
         for row in rows[:MAX_FINDINGS]
     ]

@@ -59,6 +59,12 @@ class CaseRow:
         return lost_us(self.verdict)
 
     @property
+    def remedy(self) -> str:
+        """What was tried and helps most: ``cured with inputs made contiguous``; empty where nothing does."""
+        best = next((item for item in self.verdict.tried if item.effect in ("cures", "faster")), None)
+        return "" if best is None else f"{'cured' if best.effect == 'cures' else 'faster'} with {best.what}"
+
+    @property
     def notes(self) -> tuple[Finding, ...]:
         return tuple(finding for finding in self.verdict.findings if finding.status == "supported")
 

@@ -87,10 +87,10 @@ def _print_root_causes(console: Console, judgement: Judgement) -> None:
 
 def _print_findings(console: Console, rows: list[CaseRow]) -> None:
     """Two lines at most per op and rule code: fifty shapes of one broken op are one entry with a count."""
-    groups: dict[tuple[Status, str, str], list[str]] = {}
+    groups: dict[tuple[Status, str, str], list[tuple[str, str]]] = {}
     for row in rows:
         code, message = (row.findings[0].code, row.findings[0].message) if row.findings else ("", "")
-        groups.setdefault((row.status, text.short_op(row.verdict.op), code), []).append(message)
+        groups.setdefault((row.status, text.short_op(row.verdict.op), code), []).append((message, row.remedy))
     if not groups:
         return
     op_width = min(32, console.width // 3)
@@ -103,7 +103,7 @@ def _print_findings(console: Console, rows: list[CaseRow]) -> None:
     for (status, op, _), messages in ordered[:MAX_FINDINGS]:
         count = f" ×{len(messages)}" if len(messages) > 1 else ""
         name = Text(text.one_line(op, op_width - len(count)) + count, _COLOURS[status])
-        grid.add_row(Text(STATUS_TEXTS[status].mark, _COLOURS[status]), name, Text(_two_lines(messages[0], room)))
+        grid.add_row(Text(STATUS_TEXTS[status].mark, _COLOURS[status]), name, Text(_two_lines(*messages[0], room)))
     console.print(grid)
     if len(ordered) > MAX_FINDINGS:
         left = text.plural(len(ordered) - MAX_FINDINGS, "more finding")
@@ -164,8 +164,10 @@ def _print_beside(console: Console, judgement: Judgement) -> None:
     console.print(grid)
 
 
-def _two_lines(message: str, width: int) -> str:
-    return "\n".join(textwrap.wrap(text.one_line(message, 1000), width, max_lines=2, placeholder=" …"))
+def _two_lines(message: str, remedy: str, width: int) -> str:
+    """The message, in one line where a remedy takes the other."""
+    lines = textwrap.wrap(text.one_line(message, 1000), width, max_lines=1 if remedy else 2, placeholder=" …")
+    return "\n".join([*lines, *([text.one_line(f"→ {remedy}", width)] if remedy else [])])
 
 
 def _print_doubts(console: Console, judgement: Judgement, rows: list[CaseRow]) -> None:

@@ -20,6 +20,8 @@ def half(call):
     if call.args[0].dtype == torch.bfloat16:
         out[0] += 3
     return out
+def wrong(call):
+    return call.run(*call.args, **call.kwargs) + 1
 def fragile(call):
     if call.args[0].is_contiguous():
         os.abort()
@@ -29,7 +31,7 @@ def slow(call):
         call.sleep(60)
     return call.run(*call.args, **call.kwargs)
 FAULTS = {"aten::mm.default": strided, "aten::silu.default": half}
-FAULTS |= {"aten::exp.default": fragile, "aten::cos.default": slow}
+FAULTS |= {"aten::exp.default": fragile, "aten::cos.default": slow, "aten::miopen_convolution.default": wrong}
 """
 CONTIGUOUS, FLOAT32 = Change(layout="contiguous"), Change(dtype="float32")
 
@@ -76,6 +78,14 @@ def test_attention_held_to_math_takes_the_fused_path_under_the_default_settings(
     assert "aten::_scaled_dot_product_attention_math.default" in forced.path.chosen_ops
     assert "aten::_scaled_dot_product_flash_attention.default" in free.path.chosen_ops
     assert (forced.path.refusals, free.path.refusals) == ((), ())  # it was the program that refused
+
+
+def test_a_library_that_is_wrong_is_passed_over_where_it_is_switched_off(pool, build):
+    image, weight = build.tensor([1, 2, 4, 4]), build.tensor([2, 2, 3, 3], storage=1)
+    arguments = (None, (1, 1), (0, 0), (1, 1), False, (0, 0), 1)
+    case = build.case("aten::convolution.default", image, weight, *arguments)
+    off = Change(settings=(("torch.backends.cudnn.enabled", False),))
+    assert ratios(tried(pool, case, Change(), off)) == [True, False]
 
 
 def test_a_library_that_this_torch_lacks_is_an_answer_and_the_next_alternative_runs(pool, build):

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from audit.report import markdown
 from audit.report.terminal import render_terminal
-from audit.verdicts import Judgement
+from audit.verdicts import Judgement, Tried
 
 
 def test_the_verdict_comes_first_then_the_evidence_then_the_counts(make_judgement: Callable[..., Judgement]) -> None:
@@ -53,6 +54,16 @@ def test_an_audit_of_nothing_still_says_so(make_judgement: Callable[..., Judgeme
     shown = render_terminal(judgement, 80)
     assert "no op was recorded" in shown
     assert "of 0 cases" in shown
+
+
+def test_what_cures_a_finding_stands_in_its_second_line(make_judgement: Callable[..., Judgement]) -> None:
+    judgement = make_judgement(60)
+    cure = Tried("contiguous", "inputs made contiguous", "cures", "supported")
+    cured = replace(judgement, verdicts=tuple(replace(verdict, tried=(cure,)) for verdict in judgement.verdicts))
+    shown = render_terminal(cured, 120)
+    assert "→ cured with inputs made contiguous" in shown
+    assert len(shown.splitlines()) <= 24
+    assert "; cured with inputs made contiguous |" in markdown.render(cured)
 
 
 def test_what_was_not_audited_is_counted(make_judgement: Callable[..., Judgement]) -> None:
