@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from math import prod
 
 from audit.codec import contiguous_strides, item_bytes, reach, tensors_of
-from audit.schema import Arg, Case, Change, Layout, Named, TensorSpec
+from audit.run_records import Change, Layout
+from audit.schema import Arg, Case, Named, TensorSpec
 
 #: An operand whose own copy would have more bytes (a mask that is expanded over batch and heads) stays as it is.
 MAX_COPY_BYTES = 1 << 30

@@ -22,7 +22,8 @@ from audit.device.machine import machine_checks
 from audit.device.registry import resolve
 from audit.errors import UsageError
 from audit.rules.preflight import preflight
-from audit.schema import DeviceInfo, PreflightCheck
+from audit.run_records import PreflightCheck
+from audit.schema import DeviceInfo
 from audit.selftest import Found, GemmSeen, find_planted_faults, look_for_gemm
 
 DOCTOR_FORMAT = 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from audit.errors import UsageError
 from audit.run_folder import OTHER_FILE, RUN_FILE
-from audit.schema import Run, RunEnd
+from audit.run_records import Run, RunEnd
 from audit.store import RunWriter, read_run
 from audit.targets import Target, find_target
 

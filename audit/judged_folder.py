@@ -11,7 +11,7 @@ from audit.opset import extract_values
 from audit.privacy.name_map import read_map, with_names
 from audit.rules.judge import judge
 from audit.run_folder import CASES_FILE, OTHER_FILE
-from audit.schema import Run
+from audit.run_records import Run
 from audit.store import read_run
 from audit.verdicts import Judgement
 

@@ -24,7 +24,8 @@ from rich.progress import (
 )
 
 from audit.rules.judge import judge
-from audit.schema import STATUSES, Case, Measurement, Run, RunHeader
+from audit.run_records import Run, RunHeader
+from audit.schema import STATUSES, Case, Measurement
 
 #: In a log, a line each so many seconds: the first partial verdict has to stand there within a minute.
 LOG_INTERVAL_S = 20.0

@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 
-from audit.schema import Case, NotAudited, Run, Source, Trace
+from audit.run_records import Run
+from audit.schema import Case, NotAudited, Source, Trace
 
 Kind: TypeAlias = Literal["module", "line", "op", "program", "error", "word"]
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from audit.comparison import Comparison
+
 FORMAT_VERSION = 1
 
 Phase: TypeAlias = Literal["forward", "backward", "optimizer"]
@@ -240,92 +242,6 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class TensorFact:
-    """Shape, stride (elements) and dtype of an output."""
-
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: str
-
-
-Standard: TypeAlias = Literal["exact", "numeric", "metadata"]
-
-
-@dataclass(frozen=True)
-class SketchScale:
-    """The least likely of ``n`` sums of squares: ``excess`` summed over ``n_summed`` entries of a sketch, 1 each for a
-    healthy output. ``name``: entry, tile, row, column or whole. ``place`` is the index of its first element."""
-
-    name: str
-    n: int
-    excess: float
-    n_summed: int
-    place: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Sketch:
-    """A random sketch of a whole output against that of the reference (``audit.replay.sampled.sketch``).
-
-    Columns of the output in blocks of ``width`` were summed with random weights; ``n_blocks`` sums over all rows.
-    ``typical`` is the median excess over tiles, 1 for an output that was rounded once; ``made_of`` what is expected.
-    """
-
-    width: int
-    n_blocks: int
-    made_of: str
-    typical: float
-    scales: tuple[SketchScale, ...]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One output (or mutated argument, or gradient) of the device against the reference.
-
-    ``standard``: ``exact`` compares bit patterns with the same-dtype CPU run; ``numeric`` compares with the
-    ``reference`` (``fp64``: the CPU in double precision; ``same-dtype``: the CPU in the case's own dtype, where there
-    is no fp64 form); ``metadata`` compares shape, dtype and stride only, ``why`` says why.
-
-    Error ratio of an element: |actual - reference| / floor, floor = noise + eps(dtype) * |reference|. ``noise`` is the
-    larger of the same-dtype CPU run's own worst error and the worst change of the fp64 result when each input is moved
-    by one rounding step. ``ratio_counts[i]`` counts elements with ratio > 2**i, so any power-of-two threshold can be
-    judged later. Errors are over elements finite on both sides; NaN and Inf masks are counted apart.
-
-    ``n_compared`` of the ``n_elements`` were compared, all where it is None, and errors and counts are over these; the
-    rest is in the ``sketch`` but for ``unseen_fraction`` of all. The CPU's own error is then that of a correct
-    algorithm in the output's dtype: summed in float32 and rounded once.
-    """
-
-    name: str
-    standard: Standard
-    expected: TensorFact | None
-    actual: TensorFact | None
-    why: str = ""
-    reference: str = ""
-    n_elements: int = 0
-    n_different: int = 0
-    n_nan_mismatch: int = 0
-    n_inf_mismatch: int = 0
-    max_abs_error: float = 0.0
-    rms_error: float = 0.0
-    cpu_max_abs_error: float = 0.0
-    cpu_rms_error: float = 0.0
-    noise: float = 0.0
-    eps: float = 0.0
-    worst_ratio: float = 0.0
-    ratio_counts: tuple[int, ...] = ()
-    worst_index: tuple[int, ...] = ()
-    worst_actual: str = ""
-    worst_expected: str = ""
-    n_unwritten: int = 0
-    first_unwritten: tuple[int, ...] = ()
-    n_not_repeated: int = 0
-    n_compared: int | None = None
-    unseen_fraction: float = 0.0
-    sketch: Sketch | None = None
-
-
-@dataclass(frozen=True)
 class Path:
     """The path the op took, as seen beside it. ``observed``: an observer ran; ``complete``: its self-test passed, and
     it saw what it had to see before and after the call.
@@ -392,53 +308,7 @@ class Measurement:
     notes: tuple[str, ...] = ()
 
 
-# --- what was tried instead ------------------------------------------------------------------------------------
-
-
-Layout: TypeAlias = Literal["contiguous", "channels_last"]
-
-
-@dataclass(frozen=True)
-class Change:
-    """What is done differently from a case: all ``settings`` of torch in force, the ``layout`` of its inputs, or their
-    ``dtype`` where that is half precision. None: as it was. See ``audit.changed_case``."""
-
-    settings: tuple[tuple[str, bool | str], ...] | None = None
-    layout: Layout | None = None
-    dtype: Literal["float32"] | None = None
-
-
-#: ``Trial.name`` of the case run again as it was, beside which its alternatives are seen.
-UNCHANGED = "unchanged"
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One alternative to a case: its name in ``alternatives.csv``, and ``what`` it is in words: deterministic mode."""
-
-    key: str
-    name: str
-    what: str
-    change: Change
-
-
-@dataclass(frozen=True)
-class Trying:
-    """Written and fsynced before the device is touched for an alternative."""
-
-    key: str
-    name: str
-
-
-@dataclass(frozen=True)
-class Alternative:
-    """A trial and all that was seen of it. Its outputs were compared with the reference of the case itself."""
-
-    trial: Trial
-    measurement: Measurement
-
-
-# --- a run -----------------------------------------------------------------------------------------------------
+# --- a device -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -483,69 +353,3 @@ class DeviceTimes:
     environment: Mapping[str, str]
     times: Mapping[str, Timing]
     ceilings: Ceilings | None = None
-
-
-@dataclass(frozen=True)
-class PreflightCheck:
-    """One thing looked at before any case: ``ok``, ``warning`` or ``failed``, with a sentence and a remedy."""
-
-    name: str
-    result: Literal["ok", "warning", "failed"]
-    message: str
-    remedy: str = ""
-
-
-@dataclass(frozen=True)
-class RunHeader:
-    """First line of a run file. ``n_cases`` cases follow it; ``settings`` are the options that steer the replay.
-
-    ``elsewhere`` came with the trace.
-    """
-
-    evidence: Evidence
-    source: Source
-    device: DeviceInfo
-    environment: Mapping[str, str]
-    settings: Mapping[str, str]
-    created: str
-    audit_version: str
-    n_cases: int
-    n_recorded: int
-    not_audited: tuple[NotAudited, ...] = ()
-    preflight: tuple[PreflightCheck, ...] = ()
-    notes: tuple[str, ...] = ()
-    ceilings: Ceilings | None = None
-    elsewhere: DeviceTimes | None = None
-    format_version: int = FORMAT_VERSION
-
-
-@dataclass(frozen=True)
-class Started:
-    """Written and fsynced before the device is touched for ``key``."""
-
-    key: str
-
-
-@dataclass(frozen=True)
-class RunEnd:
-    """Written when the audit ended by itself. ``complete`` false: budget spent or device lost, in ``reason``."""
-
-    complete: bool
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run file, read. A case with neither measurement nor start was left out (budget, device lost, killed).
-
-    ``alternatives`` are by key of their case, in the order tried; ``trying`` were begun and have not ended.
-    """
-
-    header: RunHeader
-    cases: tuple[Case, ...]
-    measurements: Mapping[str, Measurement]
-    started: frozenset[str] = frozenset()
-    end: RunEnd | None = None
-    warnings: tuple[str, ...] = ()
-    alternatives: Mapping[str, tuple[Alternative, ...]] = field(default_factory=dict)
-    trying: frozenset[Trying] = frozenset()

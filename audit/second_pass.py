@@ -14,7 +14,8 @@ from audit.errors import UnfinishedError
 from audit.rules.judge import judge
 from audit.rules.remedies import plan, preparation_s
 from audit.rules.wording import plural
-from audit.schema import Alternative, Measurement, RunEnd, Trying
+from audit.run_records import Alternative, RunEnd, Trying
+from audit.schema import Measurement
 from audit.store import RunWriter, read_run
 
 if TYPE_CHECKING:

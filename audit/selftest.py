@@ -12,20 +12,8 @@ from audit.knowledge.kernels import classify_kernel
 from audit.replay.engine import DeviceLost, ReplaySettings
 from audit.replay.pool import Pool
 from audit.rules.judge import judge
-from audit.schema import (
-    EVIDENCE_BY_BACKEND,
-    Arg,
-    Case,
-    DeviceInfo,
-    Measurement,
-    Run,
-    RunHeader,
-    Source,
-    Started,
-    Status,
-    TensorSpec,
-    Values,
-)
+from audit.run_records import Run, RunHeader, Started
+from audit.schema import EVIDENCE_BY_BACKEND, Arg, Case, DeviceInfo, Measurement, Source, Status, TensorSpec, Values
 from audit.verdicts import Verdict
 
 FAULT_FILE = Path(__file__).with_name("planted_faults.py")

@@ -30,20 +30,8 @@ from audit.privacy.private_trace import made_private
 from audit.rules.preflight import preflight
 from audit.rules.speed import TIMED
 from audit.run_folder import CASES_FILE, RUN_FILE, alone_in, clear_folder, find_folder, make_folder
-from audit.schema import (
-    EVIDENCE_BY_BACKEND,
-    Case,
-    Ceilings,
-    DeviceInfo,
-    Measurement,
-    PreflightCheck,
-    Run,
-    RunEnd,
-    RunHeader,
-    Started,
-    Status,
-    Trace,
-)
+from audit.run_records import PreflightCheck, Run, RunEnd, RunHeader, Started
+from audit.schema import EVIDENCE_BY_BACKEND, Case, Ceilings, DeviceInfo, Measurement, Status, Trace
 from audit.second_pass import try_alternatives
 from audit.store import RunWriter, read_run
 from audit.targets import InputShape, Target

@@ -18,17 +18,8 @@ from typing import Any, TypeVar
 from audit import strict_json
 from audit.codec import DecodeError, decode, encode
 from audit.errors import UnfinishedError, UsageError
-from audit.schema import (
-    EVIDENCE_BY_BACKEND,
-    FORMAT_VERSION,
-    Alternative,
-    Case,
-    Measurement,
-    Run,
-    RunEnd,
-    RunHeader,
-    Trying,
-)
+from audit.run_records import Alternative, Run, RunEnd, RunHeader, Trying
+from audit.schema import EVIDENCE_BY_BACKEND, FORMAT_VERSION, Case, Measurement
 from audit.validity import check_amounts, check_case
 
 T = TypeVar("T")

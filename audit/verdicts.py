@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from audit.schema import Phase, Run, RunHeader, Status
+from audit.run_records import Run, RunHeader
+from audit.schema import Phase, Status
 
 #: What holds a call at the least time that it can take.
 Bound: TypeAlias = Literal["compute", "memory", "launch"]

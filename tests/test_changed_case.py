@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from audit.changed_case import changed_case
-from audit.schema import Case, Change, Named, TensorSpec
+from audit.run_records import Change
+from audit.schema import Case, Named, TensorSpec
 
 HALF = TensorSpec((2, 3), (1, 2), "bfloat16", extent=6)
 INDEX = TensorSpec((4,), (1,), "int64", extent=4, storage=1)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit.codec import DecodeError, arg_from_json, arg_to_json, case_key, decode, encode, signature_text, tensors_of
-from audit.schema import Arg, Case, Comparison, Measurement, Named, Outcome, TensorFact, TensorSpec, Values
+from audit.comparison import Comparison, TensorFact
+from audit.schema import Arg, Case, Measurement, Named, Outcome, TensorSpec, Values
 
 SPECS = st.builds(
     TensorSpec,

@@ -10,7 +10,8 @@ import torch.utils.backend_registration
 
 from audit.doctor import doctor, document, works
 from audit.errors import UsageError
-from audit.schema import DeviceInfo, Kernel, Measurement, Outcome, PreflightCheck
+from audit.run_records import PreflightCheck
+from audit.schema import DeviceInfo, Kernel, Measurement, Outcome
 from audit.schema import Path as OpPath
 from audit.selftest import PLANTED, Found, GemmSeen, Planted, _gemm_problem, planted_cases
 

@@ -14,20 +14,8 @@ import pytest
 from audit.errors import UnfinishedError
 from audit.progress import Progress
 from audit.replay.engine import DeviceLost, ReplaySettings, TrialEvent, Trials
-from audit.schema import (
-    UNCHANGED,
-    Alternative,
-    Case,
-    DeviceInfo,
-    Measurement,
-    Outcome,
-    RunEnd,
-    RunHeader,
-    Source,
-    TensorSpec,
-    Timing,
-    Trying,
-)
+from audit.run_records import UNCHANGED, Alternative, RunEnd, RunHeader, Trying
+from audit.schema import Case, DeviceInfo, Measurement, Outcome, Source, TensorSpec, Timing
 from audit.second_pass import try_alternatives
 from audit.store import RunWriter, read_run
 

@@ -7,20 +7,8 @@ from pathlib import Path
 import pytest
 
 from audit.errors import UnfinishedError, UsageError
-from audit.schema import (
-    Alternative,
-    Case,
-    Change,
-    DeviceInfo,
-    Measurement,
-    Outcome,
-    RunEnd,
-    RunHeader,
-    Source,
-    TensorSpec,
-    Trial,
-    Trying,
-)
+from audit.run_records import Alternative, Change, RunEnd, RunHeader, Trial, Trying
+from audit.schema import Case, DeviceInfo, Measurement, Outcome, Source, TensorSpec
 from audit.store import RunWriter, read_run
 
 CASES = tuple(Case(f"sin-{i}", "aten::sin.default", (TensorSpec((i,), (1,), "float32", extent=i),)) for i in range(3))

@@ -10,6 +10,7 @@ import pytest
 
 from audit.cli import main
 from audit.opset import read_opset, write_opset
+from audit.run_records import RunHeader
 from audit.schema import (
     Case,
     Ceilings,
@@ -18,7 +19,6 @@ from audit.schema import (
     Measurement,
     Outcome,
     Rate,
-    RunHeader,
     Source,
     TensorSpec,
     Timing,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from audit.device.environment import Machine, describe
-from audit.schema import PreflightCheck
+from audit.run_records import PreflightCheck
 
 #: The oldest torch that this audit was written against.
 OLDEST_TORCH = (2, 9)

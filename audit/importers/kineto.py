@@ -16,7 +16,8 @@ from audit.importers.device_time import DeviceTime, attribute, busy_us_by_device
 from audit.importers.recorded_cases import cases_of
 from audit.importers.recorded_device import device_of, environment_of
 from audit.importers.recording import Recording, read_events
-from audit.schema import EVIDENCE_BY_BACKEND, IMPORTED, Run, RunEnd, RunHeader, Source
+from audit.run_records import Run, RunEnd, RunHeader
+from audit.schema import EVIDENCE_BY_BACKEND, IMPORTED, Source
 
 
 def read_recording(path: Path) -> Run:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from audit.schema import Run, Trace
+from audit.run_records import Run
+from audit.schema import Trace
 
 #: Keys of a JSON file's beginning stand in its first kilobytes; only a list of GPUs may come before them.
 HEAD_BYTES = 1 << 16

@@ -8,7 +8,7 @@ from typing import cast
 
 from audit.kernel_settings import setting
 from audit.knowledge.tables import globs, matches, rows
-from audit.schema import Change, Layout
+from audit.run_records import Change, Layout
 
 
 @dataclass(frozen=True)

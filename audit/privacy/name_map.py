@@ -11,7 +11,8 @@ from audit import strict_json
 from audit.errors import UsageError
 from audit.opset.file import replacing
 from audit.pseudonyms import restored, run_with_texts
-from audit.schema import FORMAT_VERSION, Run
+from audit.run_records import Run
+from audit.schema import FORMAT_VERSION
 
 #: Names of a model of 100,000 modules and lines.
 _MAX_BYTES = 1 << 26

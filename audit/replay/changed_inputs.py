@@ -11,7 +11,8 @@ from audit.changed_case import changed_case
 from audit.codec import tensors_of
 from audit.replay.inputs import Storage, elements_of, storages_of, torch_dtype
 from audit.replay.spool import Index, on_storage, read_spool, write_spool
-from audit.schema import Case, Change, TensorSpec
+from audit.run_records import Change
+from audit.schema import Case, TensorSpec
 
 
 def changed_for_replay(case: Case, change: Change) -> Case:

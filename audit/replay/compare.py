@@ -1,6 +1,6 @@
 """Measures how far a device's output is from the reference, block by block; judges nothing.
 
-The metric and every field are defined in the docstring of ``audit.schema.Comparison``.
+The metric and every field are defined in the docstring of ``audit.comparison.Comparison``.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Protocol
 
 import torch
 
+from audit.comparison import Comparison, Standard, TensorFact
 from audit.replay.ties import Tie, really_different
-from audit.schema import Comparison, Standard, TensorFact
 
 #: Elements looked at in one go: 2 MB of fp64, so that temporaries stay in the cache.
 BLOCK = 1 << 18

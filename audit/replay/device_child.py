@@ -13,7 +13,8 @@ from audit.device.places import Place
 from audit.replay.child import Child, Exit
 from audit.replay.engine import ReplaySettings
 from audit.replay.wire import ChannelClosed, DeadlinePassed, Message
-from audit.schema import Case, Ceilings, Change, DeviceInfo, Outcome
+from audit.run_records import Change
+from audit.schema import Case, Ceilings, DeviceInfo, Outcome
 
 #: How many of the cases that ran before a failure are named.
 _N_PRECEDING = 5

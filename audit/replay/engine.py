@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
-from audit.schema import Alternative, Case, Ceilings, DeviceInfo, Measurement, Started, Trial, Trying
+from audit.run_records import Alternative, Started, Trial, Trying
+from audit.schema import Case, Ceilings, DeviceInfo, Measurement
 
 
 @dataclass(frozen=True)

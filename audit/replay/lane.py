@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 
 from audit.codec import decode
+from audit.comparison import Comparison
 from audit.device.places import Place
 from audit.errors import UnfinishedError, UsageError
 from audit.replay.changed_inputs import changed_for_replay
@@ -16,20 +17,8 @@ from audit.replay.engine import DeviceLost, Event, ReplaySettings, TrialEvent, T
 from audit.replay.reference_child import ReferenceChild
 from audit.replay.wire import Message
 from audit.replay.work import Work, operand_bytes
-from audit.schema import (
-    Alternative,
-    Case,
-    Ceilings,
-    Comparison,
-    DeviceInfo,
-    Measurement,
-    Outcome,
-    Path,
-    Started,
-    Timing,
-    Trial,
-    Trying,
-)
+from audit.run_records import Alternative, Started, Trial, Trying
+from audit.schema import Case, Ceilings, DeviceInfo, Measurement, Outcome, Path, Timing
 
 _INVALID_INPUT = "the CPU reference did not accept the case, so the device was not touched"
 

@@ -29,7 +29,8 @@ from audit.replay.overload import growing_operands, named_arguments, operand_nam
 from audit.replay.spool import on_storage, read_spool, write_spool
 from audit.replay.standards import standard_of
 from audit.replay.threads import set_threads_for
-from audit.schema import Case, Change, Outcome, TensorSpec, Timing
+from audit.run_records import Change
+from audit.schema import Case, Outcome, TensorSpec, Timing
 
 #: Operands that the CPU leaves alone are read back and compared up to this many bytes a case.
 READ_BACK_BYTES = 64 << 20

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from audit.codec import decode, encode
+from audit.comparison import Comparison, TensorFact
 from audit.replay import widen
 from audit.replay.compare import Expected, compare, error_between, fact_of, flat
 from audit.replay.equivalents import equivalent_of
@@ -40,7 +41,7 @@ from audit.replay.standards import OpStandard, standard_of
 from audit.replay.threads import set_threads_for
 from audit.replay.ties import tie_of
 from audit.replay.undetermined import undetermined
-from audit.schema import Case, Comparison, Outcome, TensorFact, TensorSpec, Timing
+from audit.schema import Case, Outcome, TensorSpec, Timing
 
 #: Above this time for one fp64 run the second, perturbed one is left out.
 PERTURB_LIMIT_S = 2.0

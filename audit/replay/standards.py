@@ -7,8 +7,9 @@ from fnmatch import fnmatchcase
 
 import torch
 
+from audit.comparison import Standard
 from audit.replay.overload import arguments_of, resolve
-from audit.schema import Arg, Case, Standard
+from audit.schema import Arg, Case
 
 #: Ops that only move, select, compare or count: another device has no freedom to differ in a bit.
 EXACT = frozenset(

@@ -19,7 +19,8 @@ from audit.codec import decode, encode
 from audit.detect.stderr import redirect
 from audit.errors import AuditError
 from audit.replay.wire import Channel, ChannelClosed, Message
-from audit.schema import Case, Change
+from audit.run_records import Change
+from audit.schema import Case
 
 Handler = Callable[[Message], Message]
 

@@ -13,7 +13,7 @@ from junitparser import Error, Failure, JUnitXml, TestCase, TestSuite
 from audit.report import text
 from audit.report.legend import evidence_text
 from audit.report.rows import CaseRow, OpRow, case_rows, op_rows
-from audit.schema import RunHeader
+from audit.run_records import RunHeader
 from audit.verdicts import Judgement
 
 _FAILING = ("unsupported", "divergent")

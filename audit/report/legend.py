@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from audit.schema import IMPORTED, RunHeader, Status
+from audit.run_records import RunHeader
+from audit.schema import IMPORTED, Status
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 
 import jinja2
 
+from audit.comparison import Comparison
 from audit.report import device_time, text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
 from audit.report.lost_time import step_limits
@@ -22,7 +23,7 @@ from audit.report.rows import CaseRow, OpRow, case_rows, coverage_of, op_rows, s
 from audit.rules.not_audited import shown_reason
 from audit.rules.rates import ceiling_rows
 from audit.rules.remedies import eligible
-from audit.schema import Comparison, Status
+from audit.schema import Status
 from audit.verdicts import Coverage, Finding, Judgement
 
 #: Ops in the chart; the rest is summed up in one line below it.

@@ -18,7 +18,8 @@ from audit.report.legend import evidence_text
 from audit.report.registry import write_text
 from audit.report.rows import CaseRow, case_rows
 from audit.report.stored import StoredSpan, StoredValues
-from audit.schema import Arg, Case, Named, RunHeader, TensorSpec, Values
+from audit.run_records import RunHeader
+from audit.schema import Arg, Case, Named, TensorSpec, Values
 from audit.verdicts import Finding, Judgement, Verdict
 
 #: Values are embedded up to so much base64 text per script, integers first; what is left out is synthesised.

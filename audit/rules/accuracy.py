@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from audit.comparison import Comparison, TensorFact
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import element, number, place
-from audit.schema import Case, Comparison, Measurement, RunHeader, TensorFact
+from audit.run_records import RunHeader
+from audit.schema import Case, Measurement
 from audit.verdicts import Finding
 
 

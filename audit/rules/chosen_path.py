@@ -11,7 +11,8 @@ from audit.knowledge.tables import matches
 from audit.rules.arguments import dtypes_of, n_calls_seen
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import duration, first_line
-from audit.schema import Case, Kernel, Measurement, RunHeader, Status
+from audit.run_records import RunHeader
+from audit.schema import Case, Kernel, Measurement, Status
 from audit.verdicts import Finding
 
 #: Matrix products, for which hipBLASLt and rocBLAS both have kernels.

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from audit.knowledge.kernels import classify_kernel
 from audit.rules.arguments import n_calls_seen
-from audit.schema import Kernel, Run
+from audit.run_records import Run
+from audit.schema import Kernel
 
 
 @dataclass(frozen=True)

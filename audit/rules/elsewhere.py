@@ -15,7 +15,8 @@ from audit.rules.side_by_side import times_by_kind
 from audit.rules.speed import TIMED, fixed_us
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import duration
-from audit.schema import Case, DeviceTimes, Measurement, Run, Timing
+from audit.run_records import Run
+from audit.schema import Case, DeviceTimes, Measurement, Timing
 from audit.verdicts import Finding
 
 #: What a reader of times has to know of the software that they were taken with.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from audit.rules.coverage import percentage
 from audit.rules.not_audited import not_audited_sentence
 from audit.rules.wording import duration, plural
-from audit.schema import DEVICE_STATUSES, IMPORTED, Run, Status
+from audit.run_records import Run
+from audit.schema import DEVICE_STATUSES, IMPORTED, Status
 from audit.verdicts import Coverage, Finding, Verdict
 
 WORDS: dict[Status, str] = {

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
+from audit.comparison import TensorFact
 from audit.knowledge.tables import matches
 from audit.rules.arguments import n_calls_seen
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import plural, size
-from audit.schema import Case, Copy, Measurement, NotAudited, RunHeader, TensorFact
+from audit.run_records import RunHeader
+from audit.schema import Case, Copy, Measurement, NotAudited
 from audit.verdicts import Finding
 
 #: Ops whose work is to copy between host and device.

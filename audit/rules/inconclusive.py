@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from audit.knowledge.tables import matches
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import ending, first_line
-from audit.schema import IMPORTED, Case, Measurement, Outcome, Run, RunHeader
+from audit.run_records import Run, RunHeader
+from audit.schema import IMPORTED, Case, Measurement, Outcome
 from audit.verdicts import Finding
 
 #: Ops that return nothing and change nothing, so that there is nothing to compare.

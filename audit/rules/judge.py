@@ -30,7 +30,8 @@ from audit.rules.thresholds import DEFAULT, Thresholds
 from audit.rules.tried import note, tried
 from audit.rules.wording import plural
 from audit.rules.work import Work, work_of
-from audit.schema import DEVICE_STATUSES, IMPORTED, Case, Ceilings, DeviceTimes, Measurement, Run, Status, Timing
+from audit.run_records import Run
+from audit.schema import DEVICE_STATUSES, IMPORTED, Case, Ceilings, DeviceTimes, Measurement, Status, Timing
 from audit.verdicts import Finding, Judgement, Tried, Verdict
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from audit.rules.arguments import n_calls_seen
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import duration, plural
-from audit.schema import IMPORTED, Case, Measurement, Run, RunHeader, Timing
+from audit.run_records import Run, RunHeader
+from audit.schema import IMPORTED, Case, Measurement, Timing
 from audit.verdicts import Finding
 
 #: Kernels and copies that explain less than this share of the time between the events are not all that ran.

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from audit.rules.arguments import is_transfer
 from audit.rules.rates import rates_of
 from audit.rules.work import work_of
-from audit.schema import Case, Run
+from audit.run_records import Run
+from audit.schema import Case
 from audit.verdicts import Verdict
 
 #: What is not inside a module, and kernels of no library that is known.

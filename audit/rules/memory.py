@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from audit.knowledge.tables import matches
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import place, plural
-from audit.schema import Case, Measurement, RunHeader
+from audit.run_records import RunHeader
+from audit.schema import Case, Measurement
 from audit.verdicts import Finding
 
 #: Ops whose outputs hold what was there before, by their documentation.

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from audit.knowledge.signals import Signal, match_signals
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import first_line
-from audit.schema import Case, Measurement, RunHeader
+from audit.run_records import RunHeader
+from audit.schema import Case, Measurement
 from audit.verdicts import Finding
 
 #: Classes of the signals table that are told as notes: MIOpen's workspace warnings are at times cosmetic.

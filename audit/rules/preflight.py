@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from audit.knowledge.archs import has_capability, newest_release_with_archs, version_tuple
 from audit.knowledge.signals import load_variables
-from audit.schema import DeviceInfo, PreflightCheck
+from audit.run_records import PreflightCheck
+from audit.schema import DeviceInfo
 from audit.verdicts import Finding
 
 ARCH, OVERRIDE, MIXED, VERSIONS, VARIABLES = "arch", "gfx override", "mixed gpus", "rocm version", "variables"

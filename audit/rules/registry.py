@@ -24,7 +24,8 @@ from audit.rules import (
     whole_output,
 )
 from audit.rules.thresholds import Thresholds
-from audit.schema import Case, DeviceTimes, Measurement, Run, RunHeader
+from audit.run_records import Run, RunHeader
+from audit.schema import Case, DeviceTimes, Measurement
 from audit.verdicts import Finding
 
 Rule: TypeAlias = Callable[[Case, Measurement, RunHeader, Thresholds], Iterator[Finding]]

@@ -12,7 +12,8 @@ from audit.kernel_settings import setting
 from audit.knowledge.alternatives import AlternativeKind, load_alternatives
 from audit.rules.arguments import dtypes_of
 from audit.rules.wording import first_line
-from audit.schema import NOT_RECORDED, UNCHANGED, Backend, Case, Change, Measurement, Run, Trial
+from audit.run_records import UNCHANGED, Change, Run, Trial
+from audit.schema import NOT_RECORDED, Backend, Case, Measurement
 from audit.verdicts import Judgement, Verdict
 
 #: The name of the alternative that takes back what the program itself has set.

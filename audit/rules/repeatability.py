@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from audit.comparison import Comparison
 from audit.knowledge.tables import matches
 from audit.rules.thresholds import Thresholds
-from audit.schema import Case, Comparison, Measurement, RunHeader
+from audit.run_records import RunHeader
+from audit.schema import Case, Measurement
 from audit.verdicts import Finding
 
 #: Where a program promises determinism: torch.use_deterministic_algorithms, as recorded with the trace or the run.

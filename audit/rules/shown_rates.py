@@ -14,7 +14,8 @@ from math import isfinite
 from audit.rules.floor import beyond_cache, ran_nothing
 from audit.rules.rates import launch_us, rates_of
 from audit.rules.work import Work
-from audit.schema import Case, Ceilings, Measurement, Rate, Run
+from audit.run_records import Run
+from audit.schema import Case, Ceilings, Measurement, Rate
 
 
 def shown_ceilings(run: Run, works: Mapping[str, Work | None]) -> Ceilings | None:

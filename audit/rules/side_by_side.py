@@ -11,7 +11,8 @@ from audit.knowledge.kernels import classify_kernel
 from audit.knowledge.signatures import overloads_of
 from audit.rules.chosen_path import heaviest_kernel
 from audit.rules.kind_of_call import kind_of_call
-from audit.schema import Arg, Case, Phase, Run, TensorSpec, Timing
+from audit.run_records import Run
+from audit.schema import Arg, Case, Phase, TensorSpec, Timing
 from audit.verdicts import SideBySide, SideRow
 
 #: Op, phase and signature, in what all ops of that kind of call have in common. Strides are left out: devices lay out

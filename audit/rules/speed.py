@@ -12,7 +12,8 @@ from audit.rules.arguments import is_transfer, n_calls_seen
 from audit.rules.ideal_time import ideal_of
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import duration, size
-from audit.schema import Case, Measurement, RunHeader, Timing
+from audit.run_records import RunHeader
+from audit.schema import Case, Measurement, Timing
 from audit.verdicts import Finding
 
 _KEEP_LAYOUT = (

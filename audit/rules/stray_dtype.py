@@ -11,7 +11,8 @@ from audit.rules.rates import rates_of
 from audit.rules.speed import TIMED, fixed_us
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import duration
-from audit.schema import Case, DeviceTimes, Measurement, Run
+from audit.run_records import Run
+from audit.schema import Case, DeviceTimes, Measurement
 from audit.verdicts import Finding
 
 _WIDE = "float64"

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from audit.knowledge.signals import match_signal
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import ending, first_line
-from audit.schema import Case, Measurement, Outcome, RunHeader
+from audit.run_records import RunHeader
+from audit.schema import Case, Measurement, Outcome
 from audit.verdicts import Finding
 
 #: What became of the second try, by ``Outcome.confirmed``; the outcome itself is always that of the last try.

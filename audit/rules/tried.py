@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from audit.rules.remedies import PROGRAM_SETTINGS, instruction
 from audit.rules.speed import TIMED
 from audit.rules.wording import duration, plural, size
-from audit.schema import STATUSES, UNCHANGED, Alternative, Case, Measurement, Run, Status
+from audit.run_records import UNCHANGED, Alternative, Run
+from audit.schema import STATUSES, Case, Measurement, Status
 from audit.verdicts import Effect, Finding, Tried
 
 #: A time that differs by less is the same; so is one within both sides' inter-quartile ranges.

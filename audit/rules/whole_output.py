@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from audit.comparison import Comparison, Sketch, SketchScale
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import number, place
-from audit.schema import Case, Comparison, Measurement, RunHeader, Sketch, SketchScale
+from audit.run_records import RunHeader
+from audit.schema import Case, Measurement
 from audit.verdicts import Finding
 
 

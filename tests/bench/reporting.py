@@ -10,7 +10,8 @@ from pathlib import Path
 
 from audit.report.registry import write
 from audit.rules.judge import judge
-from audit.schema import Case, Measurement, Run
+from audit.run_records import Run
+from audit.schema import Case, Measurement
 from audit.store import read_run
 from tests.bench import material
 from tests.bench.lines import Line, median_s

@@ -16,7 +16,8 @@ from audit.importers.collectives import Message, message_of
 from audit.importers.kineto import read_recording
 from audit.report.rows import case_rows
 from audit.rules.judge import judge
-from audit.schema import Copy, Kernel, Run, TensorSpec
+from audit.run_records import Run
+from audit.schema import Copy, Kernel, TensorSpec
 from tests.importers.recorded import MI300X, MM, kernel, launch, op, trace
 
 GEMM = "Cijk_Ailk_Bljk_BBS_BH_Bias_HAS_SAV_UserArgs_MT16x16x256_MI16x16x1"

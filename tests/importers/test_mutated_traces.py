@@ -14,7 +14,7 @@ from audit.importers.kineto import read_recording
 from audit.report import markdown, spreadsheet, summary, terminal
 from audit.rules.judge import judge
 from audit.rules.side_by_side import side_by_side
-from audit.schema import Run
+from audit.run_records import Run
 from audit.store import RunWriter, read_run
 from tests.importers.recorded import MI300X, MM, kernel, launch, op
 

@@ -14,7 +14,8 @@ from audit.importers.kineto import read_recording
 from audit.report.device_time import library_rows, library_totals, unowned_rows
 from audit.rules.judge import judge
 from audit.rules.side_by_side import side_by_side
-from audit.schema import Case, Run, TensorSpec
+from audit.run_records import Run
+from audit.schema import Case, TensorSpec
 from audit.verdicts import SideBySide
 from tests.importers.joined import Op, ns_by_op, total_ns
 

@@ -22,7 +22,8 @@ from audit.importers.owners import Owner, Owners, nest
 from audit.importers.recording import Recording, read_events
 from audit.rules.floor import floor_of
 from audit.rules.rates import product_of, rates_of
-from audit.schema import Case, Run, TensorSpec
+from audit.run_records import Run
+from audit.schema import Case, TensorSpec
 from tests.importers.joined import device_events, events
 
 pytestmark = pytest.mark.evidence

@@ -17,19 +17,8 @@ from audit.privacy.name_map import NameMap, map_path, read_map, with_names, writ
 from audit.privacy.own_words import masked
 from audit.privacy.private_trace import private_environment, private_trace
 from audit.pseudonyms import Pseudonyms
-from audit.schema import (
-    Case,
-    DeviceInfo,
-    DeviceTimes,
-    Named,
-    NotAudited,
-    Run,
-    Source,
-    TensorSpec,
-    Timing,
-    Trace,
-    Values,
-)
+from audit.run_records import Run
+from audit.schema import Case, DeviceInfo, DeviceTimes, Named, NotAudited, Source, TensorSpec, Timing, Trace, Values
 from tests.opset.test_merging import EXP, SIN, TRACE
 from tests.test_store import HEADER
 

@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from audit.schema import Case, DeviceInfo, Measurement, Outcome, RunEnd, RunHeader, Source, TensorSpec
+from audit.run_records import RunEnd, RunHeader
+from audit.schema import Case, DeviceInfo, Measurement, Outcome, Source, TensorSpec
 from audit.store import RunWriter
 
 HEAVY = ("torch", "pandas", "jinja2", "transformers")

@@ -13,7 +13,8 @@ from audit.codec import case_key, contiguous_strides
 from audit.replay.engine import DeviceLost, Event, ReplaySettings
 from audit.replay.inputs import reach
 from audit.replay.pool import Pool
-from audit.schema import Arg, Case, Measurement, Phase, Started, TensorSpec, Values
+from audit.run_records import Started
+from audit.schema import Arg, Case, Measurement, Phase, TensorSpec, Values
 
 
 class Build:

@@ -8,7 +8,8 @@ import pytest
 
 from audit.replay.engine import ReplaySettings
 from audit.replay.pool import Pool
-from audit.schema import Alternative, Case, Change, Measurement, Trial, Trying
+from audit.run_records import Alternative, Change, Trial, Trying
+from audit.schema import Case, Measurement
 
 FAULTS = """
 import os, torch

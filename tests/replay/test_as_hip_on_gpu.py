@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from audit.codec import decode
+from audit.comparison import Comparison
 from audit.detect.registry import DETECTORS
 from audit.device.gpu import GpuDevice
 from audit.replay.measure import DeviceSide
 from audit.replay.reference import Reference
-from audit.schema import Comparison, Outcome
+from audit.schema import Outcome
 
 pytestmark = [
     pytest.mark.gpu,

@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 
+from audit.comparison import Comparison
 from audit.replay import compare as module
 from audit.replay.compare import Expected, compare, error_between, fact_of, flat, unravel
 from audit.replay.ties import Tie
-from audit.schema import Comparison
 
 INF, NAN = math.inf, math.nan
 EPS32 = 2.0**-23

@@ -11,7 +11,8 @@ from audit.device.places import Place, places
 from audit.errors import UsageError
 from audit.replay.engine import DeviceLost, ReplaySettings
 from audit.replay.pool import Pool
-from audit.schema import Measurement, Started
+from audit.run_records import Started
+from audit.schema import Measurement
 
 SETTINGS = {"timing_budget_s": 0.002, "first_call_limit_s": 60.0, "steady_limit_s": 30.0}
 

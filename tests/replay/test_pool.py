@@ -17,7 +17,8 @@ from audit.errors import UsageError
 from audit.replay.engine import DeviceLost, ReplaySettings
 from audit.replay.folder import SpoolFolder, remove_abandoned
 from audit.replay.pool import Pool
-from audit.schema import Measurement, Started
+from audit.run_records import Started
+from audit.schema import Measurement
 
 SETTINGS = {"device": "cpu", "timing_budget_s": 0.001}
 

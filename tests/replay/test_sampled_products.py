@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from audit.comparison import Comparison
 from audit.replay.compare import Expected, compare, fact_of, flat
 from audit.replay.sampled import linear_output
 from audit.replay.sampled.products import product_of
@@ -14,7 +15,6 @@ from audit.replay.sampled.sketch import sums_of
 from audit.replay.stream import Stream
 from audit.rules.thresholds import DEFAULT
 from audit.rules.whole_output import allowed_variance, log10_chance
-from audit.schema import Comparison
 
 
 @pytest.fixture(autouse=True)

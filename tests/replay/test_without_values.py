@@ -12,7 +12,8 @@ from audit.replay.engine import ReplaySettings
 from audit.replay.pool import Pool
 from audit.replay.reference import Reference
 from audit.rules.judge import judge
-from audit.schema import Case, Measurement, Run, RunEnd, RunHeader, Source, Trace
+from audit.run_records import Run, RunEnd, RunHeader
+from audit.schema import Case, Measurement, Source, Trace
 from audit.tracer.recorder import Recorder
 from audit.tracer.values import ValueRecorder
 from audit.verdicts import Judgement

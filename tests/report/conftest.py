@@ -11,13 +11,14 @@ from dataclasses import replace
 import pytest
 
 from audit.codec import case_key, contiguous_strides, signature_text
+from audit.comparison import Comparison, TensorFact
 from audit.rules.coverage import coverage
 from audit.rules.judge import judge
+from audit.run_records import PreflightCheck, Run, RunHeader
 from audit.schema import (
     EVIDENCE_BY_BACKEND,
     Backend,
     Case,
-    Comparison,
     Copy,
     DeviceInfo,
     Kernel,
@@ -26,12 +27,8 @@ from audit.schema import (
     Outcome,
     Path,
     Phase,
-    PreflightCheck,
-    Run,
-    RunHeader,
     Source,
     Status,
-    TensorFact,
     TensorSpec,
     Timing,
 )

@@ -9,7 +9,8 @@ import pytest
 from audit.report import markdown, page, summary, terminal
 from audit.report.lost_time import step_limits
 from audit.rules.judge import judge
-from audit.schema import Ceilings, Rate, Run, Source, TensorSpec, Timing
+from audit.run_records import Run
+from audit.schema import Ceilings, Rate, Source, TensorSpec, Timing
 from tests.rules.conftest import Build
 
 CEILINGS = Ceilings(Rate(4000.0, 1.0, 9), {"float32": Rate(100.0, 1.0, 9)}, Rate(4.0, 0.1, 9))

@@ -12,19 +12,8 @@ import pytest
 from audit.report.page import render
 from audit.report.rows import case_rows, op_rows
 from audit.rules.judge import judge
-from audit.schema import (
-    Case,
-    Ceilings,
-    Kernel,
-    Measurement,
-    Outcome,
-    Path,
-    Rate,
-    Run,
-    RunEnd,
-    TensorSpec,
-    Timing,
-)
+from audit.run_records import Run, RunEnd
+from audit.schema import Case, Ceilings, Kernel, Measurement, Outcome, Path, Rate, TensorSpec, Timing
 from audit.verdicts import Judgement
 
 

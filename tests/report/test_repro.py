@@ -18,7 +18,8 @@ from audit.codec import case_key, contiguous_strides
 from audit.report.registry import write
 from audit.report.repro import EMBED_BYTES, literal, repro_script
 from audit.report.stored import StoredSpan
-from audit.schema import Arg, Case, Named, Phase, RunHeader, Status, TensorSpec, Values
+from audit.run_records import RunHeader
+from audit.schema import Arg, Case, Named, Phase, Status, TensorSpec, Values
 from audit.verdicts import Finding, Judgement, Known, Verdict
 
 torch = pytest.importorskip("torch", reason="the scripts run on torch")

@@ -9,7 +9,8 @@ import pytest
 
 from audit.report.page import amount_text, chart_bars, coverage_bars, headline_parts, sort_keys, web_link
 from audit.report.rows import case_rows, coverage_of, op_rows, safe_name, status_counts
-from audit.schema import Run, Status
+from audit.run_records import Run
+from audit.schema import Status
 from audit.verdicts import Coverage, Finding, Judgement, Verdict
 
 

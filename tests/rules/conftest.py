@@ -9,26 +9,12 @@ from typing import Any
 import pytest
 
 from audit.codec import contiguous_strides
+from audit.comparison import Comparison, TensorFact
 from audit.rules.judge import judge
 from audit.rules.registry import RULES
 from audit.rules.thresholds import DEFAULT, Thresholds
-from audit.schema import (
-    EVIDENCE_BY_BACKEND,
-    Backend,
-    Case,
-    Comparison,
-    DeviceInfo,
-    Measurement,
-    Outcome,
-    Path,
-    PreflightCheck,
-    Run,
-    RunEnd,
-    RunHeader,
-    Source,
-    TensorFact,
-    TensorSpec,
-)
+from audit.run_records import PreflightCheck, Run, RunEnd, RunHeader
+from audit.schema import EVIDENCE_BY_BACKEND, Backend, Case, DeviceInfo, Measurement, Outcome, Path, Source, TensorSpec
 from audit.verdicts import Finding, Judgement
 
 ARCHS: Mapping[Backend, str] = {"hip": "gfx942", "cuda": "sm_90", "sim": "sim", "cpu": "cpu", "none": "gfx942"}

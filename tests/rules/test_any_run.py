@@ -11,35 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.codec import decode, encode
+from audit.comparison import Comparison, Sketch, SketchScale, TensorFact
 from audit.rules.codes import CODES
 from audit.rules.judge import judge
 from audit.rules.remedies import plan
+from audit.run_records import UNCHANGED, Alternative, Change, PreflightCheck, Run, RunEnd, RunHeader, Trial
 from audit.schema import (
     EVIDENCE_BY_BACKEND,
     STATUSES,
-    UNCHANGED,
-    Alternative,
     Backend,
     Case,
-    Change,
-    Comparison,
     Copy,
     DeviceInfo,
     Kernel,
     Measurement,
     Outcome,
     Path,
-    PreflightCheck,
-    Run,
-    RunEnd,
-    RunHeader,
-    Sketch,
-    SketchScale,
     Source,
-    TensorFact,
     TensorSpec,
     Timing,
-    Trial,
 )
 
 OPS = (

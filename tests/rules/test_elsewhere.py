@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from audit.rules.judge import judge
-from audit.schema import Ceilings, DeviceInfo, DeviceTimes, Rate, Run, Source, TensorSpec, Timing
+from audit.run_records import Run
+from audit.schema import Ceilings, DeviceInfo, DeviceTimes, Rate, Source, TensorSpec, Timing
 
 FAST = Ceilings(Rate(4000.0, 1.0, 9), {"float32": Rate(100.0, 1.0, 9)}, Rate(4.0, 0.1, 9))
 HALF = Ceilings(Rate(2000.0, 1.0, 9), {"float32": Rate(50.0, 1.0, 9)}, Rate(4.0, 0.1, 9))

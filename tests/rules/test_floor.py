@@ -12,6 +12,7 @@ from audit.rules.judge import judge
 from audit.rules.rates import cache_bytes, ceiling_rows
 from audit.rules.shown_rates import shown_ceilings
 from audit.rules.work import work_of
+from audit.run_records import Run, RunHeader
 from audit.schema import (
     Arg,
     Case,
@@ -22,8 +23,6 @@ from audit.schema import (
     Outcome,
     Path,
     Rate,
-    Run,
-    RunHeader,
     Source,
     TensorSpec,
     Timing,

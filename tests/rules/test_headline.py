@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 
 from audit.rules.judge import judge
-from audit.schema import NotAudited, Outcome, PreflightCheck, RunEnd
+from audit.run_records import PreflightCheck, RunEnd
+from audit.schema import NotAudited, Outcome
 
 
 def _judgement(build, backend, **fields):

@@ -8,7 +8,8 @@ import pytest
 
 from audit.rules.judge import judge, status_of
 from audit.rules.thresholds import Thresholds
-from audit.schema import Kernel, Outcome, Path, RunEnd, Timing
+from audit.run_records import RunEnd
+from audit.schema import Kernel, Outcome, Path, Timing
 from audit.verdicts import Finding
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from audit.rules.judge import judge
 from audit.rules.lost_time import lost_by_library, lost_by_module, lost_by_op, step_of
-from audit.schema import Ceilings, Kernel, Path, Rate, Run, Source, TensorSpec, Timing
+from audit.run_records import Run
+from audit.schema import Ceilings, Kernel, Path, Rate, Source, TensorSpec, Timing
 
 #: 4,000 GB/s and 100 TFLOPS; a launch takes 4 us.
 CEILINGS = Ceilings(Rate(4000.0, 1.0, 9), {"float32": Rate(100.0, 1.0, 9)}, Rate(4.0, 0.1, 9))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from audit.rules.preflight import preflight, root_causes
-from audit.schema import DeviceInfo, PreflightCheck
+from audit.run_records import PreflightCheck
+from audit.schema import DeviceInfo
 
 HIP = DeviceInfo("hip", "AMD Instinct MI300X", "gfx942")
 

@@ -9,19 +9,8 @@ import pytest
 from audit.knowledge.alternatives import load_alternatives
 from audit.rules.judge import judge
 from audit.rules.remedies import instruction, plan, preparation_s, trials
-from audit.schema import (
-    NOT_RECORDED,
-    UNCHANGED,
-    Alternative,
-    Change,
-    Measurement,
-    Outcome,
-    Run,
-    TensorSpec,
-    Timing,
-    Trial,
-    Trying,
-)
+from audit.run_records import UNCHANGED, Alternative, Change, Run, Trial, Trying
+from audit.schema import NOT_RECORDED, Measurement, Outcome, TensorSpec, Timing
 
 RAISED = Outcome("raised", "RuntimeError", "CUBLAS_STATUS_NOT_SUPPORTED")
 STRIDED = TensorSpec((4, 8), (1, 4), "bfloat16", extent=32)

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from audit.rules.judge import judge
-from audit.schema import UNCHANGED, Alternative, Ceilings, Change, Rate, Run, TensorSpec, Timing, Trial
+from audit.run_records import UNCHANGED, Alternative, Change, Run, Trial
+from audit.schema import Ceilings, Rate, TensorSpec, Timing
 
 CEILINGS = Ceilings(
     Rate(4000.0, 1.0, 9),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from audit.rules.judge import judge
-from audit.schema import UNCHANGED, Alternative, Change, Outcome, Path, Run, Timing, Trial, Trying
+from audit.run_records import UNCHANGED, Alternative, Change, Run, Trial, Trying
+from audit.schema import Outcome, Path, Timing
 
 SDPA = "aten::scaled_dot_product_attention.default"
 MATH = Path(True, True, ("aten::_scaled_dot_product_attention_math.default",))

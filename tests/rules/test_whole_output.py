@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
+from audit.comparison import Comparison, Sketch, SketchScale
 from audit.rules.thresholds import Thresholds
 from audit.rules.whole_output import log10_chance
-from audit.schema import Comparison, Sketch, SketchScale
 
 
 def scale(name="tile", n=65_536, excess=40.0, n_summed=16, place=(512, 640)) -> SketchScale:

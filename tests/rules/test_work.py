@@ -8,21 +8,9 @@ from typing import Any
 import pytest
 
 from audit.codec import contiguous_strides
+from audit.comparison import Comparison, TensorFact
 from audit.rules.work import FORMULAS, Work, work_of
-from audit.schema import (
-    NOT_RECORDED,
-    Arg,
-    Case,
-    Comparison,
-    Kernel,
-    Measurement,
-    Named,
-    Outcome,
-    Path,
-    TensorFact,
-    TensorSpec,
-    Values,
-)
+from audit.schema import NOT_RECORDED, Arg, Case, Kernel, Measurement, Named, Outcome, Path, TensorSpec, Values
 
 
 def spec(*sizes: int, dtype: str = "bfloat16", **known: Any) -> TensorSpec:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.schema import RunEnd
+from audit.run_records import RunEnd
 from audit.store import read_run
 from tests.session.conftest import ENVIRONMENT, Cli
 

@@ -26,21 +26,10 @@ from torch._subclasses import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
 import audit
+from audit.comparison import Comparison, TensorFact
 from audit.rules.judge import judge
-from audit.schema import (
-    Case,
-    Comparison,
-    DeviceInfo,
-    Measurement,
-    Named,
-    Outcome,
-    Run,
-    RunHeader,
-    Source,
-    TensorFact,
-    TensorSpec,
-    Trace,
-)
+from audit.run_records import Run, RunHeader
+from audit.schema import Case, DeviceInfo, Measurement, Named, Outcome, Source, TensorSpec, Trace
 from audit.schema import Path as TakenPath
 from audit.tracer.composites import is_vendor_op
 from tests.tracer.tools import Answers, Bare, Ours, Tool

@@ -25,7 +25,8 @@ from audit.opset import extract_values, read_opset
 from audit.replay.engine import ReplaySettings
 from audit.replay.pool import Pool
 from audit.rules.judge import judge
-from audit.schema import Case, Measurement, Run, RunHeader, Source, TensorSpec, Trace
+from audit.run_records import Run, RunHeader
+from audit.schema import Case, Measurement, Source, TensorSpec, Trace
 from audit.tracer.recorder import Recorder
 from audit.tracer.values import Span, ValueRecorder
 from audit.tracer.writing import write_trace

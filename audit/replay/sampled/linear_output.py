@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from audit.comparison import Comparison, SketchScale, TensorFact
 from audit.replay.compare import Expected, actual_sizes, error_between, numeric, unravel
 from audit.replay.sampled.bilinear import PIECE_BYTES, Bilinear
 from audit.replay.sampled.sketch import Blocks, blocks_of, compared, keys_of, random_weights, sums_of, typical_of
 from audit.replay.stream import Stream
-from audit.schema import Comparison, SketchScale, TensorFact
 
 #: One row (column) in so many is compared exactly, at least and at most as many as follow. Together with the sketch
 #: this keeps to a tenth of the full reference's time.

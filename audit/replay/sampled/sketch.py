@@ -27,9 +27,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from audit.comparison import Sketch, SketchScale
 from audit.replay.compare import unravel
 from audit.replay.stream import Stream
-from audit.schema import Sketch, SketchScale
 
 #: Columns in a block: the width of the smaller output tiles of GPU kernels, and of the waves of AMD's matrix units.
 WIDTH = 64

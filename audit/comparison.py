@@ -1,0 +1,95 @@
+"""One output of the device beside that of the reference, as it lies in a run file. Data only: no torch, no opinion.
+
+Sizes, strides and places are in elements.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+
+@dataclass(frozen=True)
+class TensorFact:
+    """Shape, stride (elements) and dtype of an output."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+
+
+Standard: TypeAlias = Literal["exact", "numeric", "metadata"]
+
+
+@dataclass(frozen=True)
+class SketchScale:
+    """The least likely of ``n`` sums of squares: ``excess`` summed over ``n_summed`` entries of a sketch, 1 each for a
+    healthy output. ``name``: entry, tile, row, column or whole. ``place`` is the index of its first element."""
+
+    name: str
+    n: int
+    excess: float
+    n_summed: int
+    place: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """A random sketch of a whole output against that of the reference (``audit.replay.sampled.sketch``).
+
+    Columns of the output in blocks of ``width`` were summed with random weights; ``n_blocks`` sums over all rows.
+    ``typical`` is the median excess over tiles, 1 for an output that was rounded once; ``made_of`` what is expected.
+    """
+
+    width: int
+    n_blocks: int
+    made_of: str
+    typical: float
+    scales: tuple[SketchScale, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One output (or mutated argument, or gradient) of the device against the reference.
+
+    ``standard``: ``exact`` compares bit patterns with the same-dtype CPU run; ``numeric`` compares with the
+    ``reference`` (``fp64``: the CPU in double precision; ``same-dtype``: the CPU in the case's own dtype, where there
+    is no fp64 form); ``metadata`` compares shape, dtype and stride only, ``why`` says why.
+
+    Error ratio of an element: |actual - reference| / floor, floor = noise + eps(dtype) * |reference|. ``noise`` is the
+    larger of the same-dtype CPU run's own worst error and the worst change of the fp64 result when each input is moved
+    by one rounding step. ``ratio_counts[i]`` counts elements with ratio > 2**i, so any power-of-two threshold can be
+    judged later. Errors are over elements finite on both sides; NaN and Inf masks are counted apart.
+
+    ``n_compared`` of the ``n_elements`` were compared, all where it is None, and errors and counts are over these; the
+    rest is in the ``sketch`` but for ``unseen_fraction`` of all. The CPU's own error is then that of a correct
+    algorithm in the output's dtype: summed in float32 and rounded once.
+    """
+
+    name: str
+    standard: Standard
+    expected: TensorFact | None
+    actual: TensorFact | None
+    why: str = ""
+    reference: str = ""
+    n_elements: int = 0
+    n_different: int = 0
+    n_nan_mismatch: int = 0
+    n_inf_mismatch: int = 0
+    max_abs_error: float = 0.0
+    rms_error: float = 0.0
+    cpu_max_abs_error: float = 0.0
+    cpu_rms_error: float = 0.0
+    noise: float = 0.0
+    eps: float = 0.0
+    worst_ratio: float = 0.0
+    ratio_counts: tuple[int, ...] = ()
+    worst_index: tuple[int, ...] = ()
+    worst_actual: str = ""
+    worst_expected: str = ""
+    n_unwritten: int = 0
+    first_unwritten: tuple[int, ...] = ()
+    n_not_repeated: int = 0
+    n_compared: int | None = None
+    unseen_fraction: float = 0.0
+    sketch: Sketch | None = None
