@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from audit.knowledge.expectations import expectation_of
 from audit.rules.arguments import is_transfer, n_calls_seen
-from audit.rules.ideal_time import ideal_of
+from audit.rules.ideal_time import IdealTime, ideal_of
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import duration, size
 from audit.run_records import RunHeader
@@ -84,7 +84,7 @@ def far_from_the_limit(
         "slow",
         f"takes {duration(time.median_us)}; it {does} {amount}, for which the device needs {duration(ideal.us)} at its "
         f"rates {rates}: {100 * ideal.us / time.median_us:.2g} % of them, at least {100 * fraction:.2g} % are expected "
-        f"of {ideal.work.op_class}; {cost_us / 1000:.3g} ms over {case.n_calls} calls",
+        f"of {ideal.work.op_class}; {cost_us / 1000:.3g} ms over {case.n_calls} calls{_collisions(case, ideal)}",
         {
             "device_us": time.median_us,
             "device_iqr_us": time.iqr_us,
@@ -98,6 +98,12 @@ def far_from_the_limit(
             "remedy": _KEEP_LAYOUT if ideal.work.op_class == "copy" else None,
         },
     )
+
+
+def _collisions(case: Case, ideal: IdealTime) -> str:
+    """Additions in one place come one after the other; how many, where the recorded indices tell."""
+    most = max((values.max_multiplicity or 0 for values in case.values.values()), default=0)
+    return f"; up to {most:,} of its indices name one place" if ideal.work.op_class == "scatter" and most > 1 else ""
 
 
 def _busy_us(time: Timing, measurement: Measurement) -> float:

@@ -41,10 +41,10 @@ def product_in_float64() -> None:
 
 
 def gather_of_one_place() -> None:
-    """Backward adds everything up in one place of each row, one addition after the other."""
-    table = made(4096 // args.share, 4096, dtype=torch.float32).requires_grad_()
-    places = torch.zeros(4096 // args.share, 4096, dtype=torch.int64, device=args.device)
-    table.gather(1, places).backward(made(4096 // args.share, 4096, dtype=torch.float32))
+    """Backward adds everything up in one place of each column, one addition after the other."""
+    table = made(4096, 1024).requires_grad_()
+    places = torch.zeros(16384 // args.share, 1024, dtype=torch.int64, device=args.device)
+    table.gather(0, places).backward(made(16384 // args.share, 1024))
 
 
 def rows_of_one_number() -> None:

@@ -26,7 +26,8 @@ PLANTED = {
     ("aten::scaled_dot_product_attention.default", "bfloat16"): "FBK302",
     ("aten::convolution.default", "bfloat16"): "FBK302",
     ("aten::mm.default", "float64"): "SPD404",
-    ("aten::scatter_add.default", "float32"): "SPD403",
+    ("aten::scatter_add.default", "bfloat16"): "SPD403",
+    ("aten::index_put.default", "float32"): "SPD403",
     ("aten::clone.default", "bfloat16"): "SPD403",
 }
 #: Classes of the two hundred healthy calls, and how long one takes at least to be called large, in microseconds.
