@@ -22,8 +22,8 @@ class CaseRow:
     """A verdict joined with its case and measurement, where the run holds them.
 
     ``total_us`` is the device time of all calls. ``worst_ratio`` is the largest error of any output over its
-    noise floor (see ``audit.comparison.Comparison``), None where nothing was compared numerically. ``notes`` are findings
-    without weight. ``anchor`` is safe as an HTML id and as a file name.
+    noise floor (see ``audit.comparison.Comparison``), None where nothing was compared numerically. ``notes`` are
+    findings without weight. ``anchor`` is safe as an HTML id and as a file name.
     """
 
     verdict: Verdict
