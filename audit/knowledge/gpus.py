@@ -78,6 +78,13 @@ def gpus_of(arch: str) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in load_gpus() if gpu.arch == arch)
 
 
+@cache
+def achievable_tflops(gpu: Gpu, dtype: str) -> float | None:
+    """What a large product reached at most, by its maker or by others; None where nobody whom we know of has told."""
+    found = (row for row in rows("achievable.csv") if (row["product"], row["dtype"]) == (gpu.product, dtype))
+    return next((float(row["tflops"]) for row in found), None)
+
+
 @lru_cache(maxsize=64)
 def gpu_named(name: str) -> Gpu | None:
     """The product whose every word stands in the name that a driver gives, ``AMD Instinct MI300X VF``."""

@@ -8,18 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isfinite
 
-from audit.knowledge.gpus import Gpu, gpu_alike, gpu_named
+from audit.knowledge.gpus import Gpu, achievable_tflops, gpu_alike, gpu_named
 from audit.schema import Ceilings, DeviceInfo, Rate
 
 
 @dataclass(frozen=True)
 class CeilingRow:
-    """One ceiling as measured, and the datasheet's peak beside it, both in ``unit``."""
+    """One ceiling as measured, what others reached on the product, and its datasheet's peak, all in ``unit``."""
 
     name: str
     unit: str
     measured: Rate
     datasheet: float | None
+    achievable: float | None = None
 
 
 def ceiling_rows(device: DeviceInfo, ceilings: Ceilings | None) -> list[CeilingRow]:
@@ -29,7 +30,8 @@ def ceiling_rows(device: DeviceInfo, ceilings: Ceilings | None) -> list[CeilingR
     bandwidth, _ = _peaks(device, "")
     rows = [CeilingRow("copy within memory", "GB/s", ceilings.copy_gbs, bandwidth)]
     for name, rate in ceilings.gemm_tflops.items():
-        rows.append(CeilingRow(f"matrix product, {name}", "TFLOPS", rate, _peaks(device, name)[1]))
+        reached = achievable_tflops(gpu, name) if (gpu := product_of(device)) is not None else None
+        rows.append(CeilingRow(f"matrix product, {name}", "TFLOPS", rate, _peaks(device, name)[1], reached))
     return [*rows, CeilingRow("launch of an op", "µs", ceilings.launch_us, None)]
 
 

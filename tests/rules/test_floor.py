@@ -166,6 +166,12 @@ def test_ceilings_stand_beside_the_datasheet() -> None:
     assert ceiling_rows(MI300X, None) == []
 
 
+def test_what_others_reached_stands_beside_what_was_measured() -> None:
+    reached = {row.name: row.achievable for row in ceiling_rows(MI300X, MEASURED)}
+    assert reached["matrix product, bfloat16"] == 708.0
+    assert reached["matrix product, tf32"] is None
+
+
 def test_a_case_with_its_backward_has_the_floor_of_both() -> None:
     query = bf16(8, 16, 4096, 128)
     attention = Case("k", "aten::scaled_dot_product_attention.default", (*[query] * 3, None, 0.0, True), grads=(query,))
