@@ -14,7 +14,7 @@ import pytest
 from audit.cli import _parse as parse
 from audit.cli import main
 from audit.opset import read_opset, write_opset
-from audit.schema import NotAudited
+from audit.schema import Copy, NotAudited, Source, Trace
 from tests.opset.test_merging import EXP, SIN, TRACE, write
 
 HOSTILE = "m\x1b[31mod\u202eule [bold]x[/bold]"
@@ -37,6 +37,16 @@ def shown_json(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -
     return json.loads(shown(capsys, *words, "--json", code=code))
 
 
+def test_what_an_op_of_the_programs_own_copied_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copied = NotAudited("mine::op.default", "custom op", 1, copies=(Copy("DtoH", 64), Copy("HtoD", 64)))
+    write_opset(tmp_path / "c.audit", Trace(Source("script", "x.py"), {}, (), (copied,), 1), None)
+    [item] = shown_json(capsys, "show", str(tmp_path / "c.audit"))["not_audited"]
+    assert item["copies"] == [
+        {"direction": "DtoH", "nbytes": 64, "count": 1},
+        {"direction": "HtoD", "nbytes": 64, "count": 1},
+    ]
+
+
 @pytest.mark.usefixtures("two")
 def test_show_lists_ops_and_what_is_not_audited(capsys: pytest.CaptureFixture[str]) -> None:
     record = shown_json(capsys, "show", "a.audit")
@@ -46,7 +56,7 @@ def test_show_lists_ops_and_what_is_not_audited(capsys: pytest.CaptureFixture[st
         {"op": "aten::sin.default", "n_cases": 1, "n_calls": 1, "phases": {"forward": 1}, "dtypes": ["float32"],
          "value_bytes": 0},
     ]  # fmt: skip
-    wanted = asdict(NotAudited("y", "z", 2))
+    wanted = {**asdict(NotAudited("y", "z", 2)), "copies": []}
     assert record["not_audited"] == [{name: value for name, value in wanted.items() if name != "kernels"}]
     assert (record["n_cases"], record["n_recorded"], record["environment"]["torch"]) == (2, 6, "2.13.0")
     text = shown(capsys, "show", "a.audit")

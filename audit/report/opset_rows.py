@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -93,7 +93,7 @@ def opset_record(opset: Opset) -> dict[str, Any]:
         "values_bytes": opset.values_bytes,
         "ops": [{**vars(row), "phases": dict(row.phases), "dtypes": list(row.dtypes)} for row in op_rows(opset)],
         # Kernels are of recordings that were measured, which are no opsets.
-        "not_audited": [{k: v for k, v in vars(item).items() if k != "kernels"} for item in trace.not_audited],
+        "not_audited": [{k: v for k, v in asdict(item).items() if k != "kernels"} for item in trace.not_audited],
         "notes": list(trace.notes),
         "environment": dict(trace.environment),
     }
