@@ -64,6 +64,10 @@ class Comparison:
     ``n_compared`` of the ``n_elements`` were compared, all where it is None, and errors and counts are over these; the
     rest is in the ``sketch`` but for ``unseen_fraction`` of all. The CPU's own error is then that of a correct
     algorithm in the output's dtype: summed in float32 and rounded once.
+
+    ``noise`` is that of the worst place where it differs over the output (``audit.replay.noise``). ``rounded_once``:
+    both sides compute in float32 and round once to a narrower dtype, so that their rms errors agree. Where two runs on
+    the device differ, errors and counts are those of the worse one.
     """
 
     name: str
@@ -93,3 +97,4 @@ class Comparison:
     n_compared: int | None = None
     unseen_fraction: float = 0.0
     sketch: Sketch | None = None
+    rounded_once: bool = False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,6 +30,20 @@ class Sampled(Protocol):
 
 
 @dataclass(frozen=True)
+class LocalNoise:
+    """Noise that differs over an output: ``values`` (1-D) has one for each ``group`` of consecutive elements."""
+
+    values: torch.Tensor
+    group: int
+
+    def of(self, start: int, stop: int) -> torch.Tensor:
+        """The noise of the elements from ``start`` to ``stop``, fp64."""
+        first, last = start // self.group, -(-stop // self.group)
+        spread = self.values[first:last].double().repeat_interleave(self.group)
+        return spread[start - first * self.group : stop - first * self.group]
+
+
+@dataclass(frozen=True)
 class Expected:
     """What the reference says about one output.
 
@@ -36,7 +51,8 @@ class Expected:
     either may be missing. ``noise``, ``cpu_max_abs_error`` and ``cpu_rms_error`` as in Comparison. Where
     ``facts_known`` is false the dtype and strides are those of a stand-in, and the device's own are taken for right.
     ``free`` elements (flat mask) may have any value; ``why`` says for what reason. ``sampled`` stands in place of
-    ``same`` and ``wide`` where these would be too large.
+    ``same`` and ``wide`` where these would be too large. ``local`` is the noise where it differs over the output;
+    ``rounded_once`` as in Comparison.
     """
 
     name: str
@@ -52,6 +68,8 @@ class Expected:
     facts_known: bool = True
     free: torch.Tensor | None = None
     sampled: Sampled | None = None
+    local: LocalNoise | None = None
+    rounded_once: bool = False
 
 
 def fact_of(tensor: torch.Tensor) -> TensorFact:
@@ -141,6 +159,15 @@ def _without_free(expected: Expected, free: torch.Tensor, actual: torch.Tensor) 
     return actual if reference is None else torch.where(free, reference.to(actual.dtype), actual)
 
 
+def worse(results: Iterable[Comparison]) -> Comparison:
+    """The one of several runs that is further from the reference."""
+
+    def distance(result: Comparison) -> tuple[float, ...]:
+        return result.n_nan_mismatch + result.n_inf_mismatch, result.worst_ratio, result.n_different
+
+    return max(results, key=distance)
+
+
 # --- exact -----------------------------------------------------------------------------------------------------
 
 
@@ -220,7 +247,7 @@ def numeric(
     for start in range(0, actual.numel(), BLOCK):
         part = slice(start, start + BLOCK)
         same = None if expected.same is None else expected.same[part]
-        _add_block(tally, counts, start, actual[part], wide[part], same, expected.noise, eps)
+        _add_block(tally, counts, start, actual[part], wide[part], same, _noise(expected, start, actual), eps)
     worst = tally.first_mismatch if tally.first_mismatch is not None else tally.worst
     sizes = actual_sizes(result)
     place = worst if worst is None or places is None else int(places[worst])
@@ -229,6 +256,7 @@ def numeric(
     return dataclasses.replace(
         result,
         reference="fp64" if expected.wide is not None else "same-dtype",
+        rounded_once=expected.rounded_once,
         n_different=tally.n_different,
         n_nan_mismatch=tally.n_nan_mismatch,
         n_inf_mismatch=tally.n_inf_mismatch,
@@ -236,7 +264,7 @@ def numeric(
         rms_error=math.sqrt(tally.squares / tally.n_finite) if tally.n_finite else 0.0,
         cpu_max_abs_error=expected.cpu_max_abs_error,
         cpu_rms_error=expected.cpu_rms_error,
-        noise=expected.noise,
+        noise=expected.noise if expected.local is None else _noise_at(expected.local, worst),
         eps=eps,
         worst_ratio=tally.worst_ratio,
         ratio_counts=tuple(counts),
@@ -246,6 +274,17 @@ def numeric(
     )
 
 
+def _noise(expected: Expected, start: int, actual: torch.Tensor) -> float | torch.Tensor:
+    """The noise of a block that begins at ``start``."""
+    if expected.local is None:
+        return expected.noise
+    return expected.local.of(start, min(start + BLOCK, actual.numel()))
+
+
+def _noise_at(local: LocalNoise, place: int | None) -> float:
+    return float(local.values[(place or 0) // local.group])
+
+
 def _add_block(
     tally: _Tally,
     counts: list[int],
@@ -253,7 +292,7 @@ def _add_block(
     actual: torch.Tensor,
     wide: torch.Tensor,
     same: torch.Tensor | None,
-    noise: float,
+    noise: float | torch.Tensor,
     eps: float,
 ) -> None:
     if _all_finite(actual, wide, same):
@@ -295,7 +334,7 @@ def _add_finite_block(
     actual: torch.Tensor,
     wide: torch.Tensor,
     same: torch.Tensor | None,
-    noise: float,
+    noise: float | torch.Tensor,
     eps: float,
 ) -> None:
     """``_add_block`` for the usual case, in a third of the passes."""

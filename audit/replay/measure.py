@@ -26,7 +26,7 @@ from audit.replay.inputs import Bound, Storage, bind, seed_generators, storages_
 from audit.replay.memory_facts import MemoryFacts, memory_facts
 from audit.replay.outcomes import attempt
 from audit.replay.overload import growing_operands, named_arguments, operand_names, resolve
-from audit.replay.spool import on_storage, read_spool, write_spool
+from audit.replay.spool import on_storage, read_spool, second_run, write_spool
 from audit.replay.standards import standard_of
 from audit.replay.threads import set_threads_for
 from audit.run_records import Change
@@ -50,9 +50,10 @@ class Placed:
 
 @dataclass
 class Found:
-    """What one case gave so far; stays readable when a later step raises."""
+    """What one case gave so far; stays readable when a later step raises. ``second``: outputs that did not repeat."""
 
     first: dict[str, torch.Tensor] = field(default_factory=dict)
+    second: dict[str, torch.Tensor] = field(default_factory=dict)
     facts: dict[str, MemoryFacts] = field(default_factory=dict)
     timing: Timing | None = None
     first_us: float | None = None
@@ -131,7 +132,7 @@ class DeviceSide:
     # --- the compared runs -----------------------------------------------------------------------------------------
 
     def _runs(self, case: Case, job: dict[str, Any], say: Say, found: Found) -> Outcome:
-        """Two runs with fresh inputs over differently filled memory; the first one's outputs are kept."""
+        """Two runs with fresh inputs over differently filled memory; of the second, what differs is kept."""
         say("first call")
         self._device.begin_case(case.op, case.phase)
         found.first = self._run(case, job, self._fills[0], found)
@@ -144,6 +145,8 @@ class DeviceSide:
             written = standard.must_be_written(name) and not mutated
             other = second.get(name, tensor.new_empty(0))
             found.facts[name] = memory_facts(tensor, other, self._fills, written, repeats)
+            if found.facts[name].n_not_repeated and (other.shape, other.dtype) == (tensor.shape, tensor.dtype):
+                found.second[name] = other
         return Outcome("ok")
 
     def _run(self, case: Case, job: dict[str, Any], fill: int, found: Found) -> dict[str, torch.Tensor]:
@@ -269,6 +272,8 @@ class DeviceSide:
         for name, tensor in found.first.items():
             elements = flat(tensor)
             contents[name] = elements.view(torch.uint8)
+            if name in found.second:
+                contents[second_run(name)] = flat(found.second[name]).view(torch.uint8)
             facts = found.facts.get(name, MemoryFacts())
             outputs[name] = {
                 "fact": encode(fact_of(tensor)),

@@ -15,9 +15,10 @@ import torch
 from audit.codec import decode, encode
 from audit.comparison import Comparison, TensorFact
 from audit.replay import widen
-from audit.replay.compare import Expected, compare, error_between, fact_of, flat
+from audit.replay.compare import Expected, compare, fact_of, flat, worse
 from audit.replay.equivalents import equivalent_of
 from audit.replay.execute import Produced, call, in_phase, mutated_name, with_mutated
+from audit.replay.expectation import change, expected_of
 from audit.replay.forwards import with_own_forward
 from audit.replay.host_memory import refusal
 from audit.replay.inputs import (
@@ -32,11 +33,12 @@ from audit.replay.inputs import (
     storages_of,
     torch_dtype,
 )
+from audit.replay.noise import LOW_PRECISION, Locality, locality_of, rounds_once
 from audit.replay.on_cpu import cpu_op, note_of
 from audit.replay.outcomes import attempt
 from audit.replay.overload import operand_names, resolve, written_operands
 from audit.replay.sampled.plan import expectations
-from audit.replay.spool import bytes_of, on_storage, read_spool, write_spool
+from audit.replay.spool import bytes_of, on_storage, read_spool, second_run, write_spool
 from audit.replay.standards import OpStandard, standard_of
 from audit.replay.threads import set_threads_for
 from audit.replay.ties import tie_of
@@ -181,29 +183,32 @@ class Reference:
     def _expect(self, prepared: Prepared, run: CpuRun, contents: dict[str, torch.Tensor], standard: OpStandard) -> None:
         case = prepared.case
         wide: dict[str, torch.Tensor] = {}
-        moved: dict[str, torch.Tensor] = {}
+        moved: list[dict[str, torch.Tensor]] = []
+        locality: Locality = "output"
         if standard.standard == "numeric":
             op = resolve(case.op)
+            locality = locality_of(case, op)
             wide, seconds = self._wide(case, lambda: op, contents, prepared.mutated, move=False)
             prepared.notes += [] if wide else ["no fp64 form of this op on the CPU: compared in its own dtype"]
             if not wide:
-                moved = self._moved_narrow(case, contents, prepared.mutated)
+                moved = [self._moved_narrow(case, contents, prepared.mutated)]
             elif seconds <= PERTURB_LIMIT_S and _n_bytes(contents) <= PERTURB_LIMIT_BYTES:
-                moved, _ = self._wide(case, lambda: op, contents, prepared.mutated, move=True)
+                apart = widen.movable(case) if locality == "element" else [None]
+                moved = [self._wide(case, lambda: op, contents, prepared.mutated, True, name)[0] for name in apart]
             elif note_of(case):  # whose own error is that of one rounding
-                moved = self._moved_narrow(case, contents, prepared.mutated)
+                moved = [self._moved_narrow(case, contents, prepared.mutated)]
             else:
                 prepared.notes.append("noise from the CPU's own error alone: too large to run in fp64 twice")
         for name, tensor in _by_name(case, run, prepared.mutated).items():
             if standard.is_private(name):
                 continue  # the device's own may have another shape, or none
-            expected = _expected(name, tensor, wide, moved, standard)
+            expected = expected_of(name, tensor, wide, moved, standard, locality)
             tie = tie_of(case, name, run.bound) if expected.standard == "exact" else None
             free, why = undetermined(case, run.bound, tensor)
             if free is not None:
                 expected = dataclasses.replace(expected, free=free.reshape(-1), why=why)
-            known = standard.keeps_dtype(name)
-            prepared.expected[name] = dataclasses.replace(expected, tie=tie, facts_known=known)
+            known, once = standard.keeps_dtype(name), rounds_once(case) and tensor.dtype in LOW_PRECISION
+            prepared.expected[name] = dataclasses.replace(expected, tie=tie, facts_known=known, rounded_once=once)
 
     def _expect_without_kernel(
         self, prepared: Prepared, contents: dict[str, torch.Tensor], standard: OpStandard
@@ -222,7 +227,7 @@ class Reference:
         moved, _ = self._wide(case, op, contents, prepared.mutated, move=True)
         for name, tensor in wide.items():
             kind, why = standard.of_output(name)
-            noise = _change(moved, name, flat(tensor))
+            noise = change([moved], name, flat(tensor))
             values = None if kind == "metadata" else flat(tensor)
             prepared.expected[name] = Expected(name, fact_of(tensor), kind, why, None, values, noise, facts_known=False)
 
@@ -233,10 +238,11 @@ class Reference:
         contents: dict[str, torch.Tensor],
         mutated: list[int],
         move: bool,
+        only: str | None = None,
     ) -> tuple[dict[str, torch.Tensor], float]:
-        """fp64 outputs by name (none where that fails) and the seconds it took."""
+        """fp64 outputs by name (none where that fails) and the seconds it took; ``only``: the storage to be moved."""
         wide_case = widen.widened(case)
-        operand = widen.operands(case, contents, self._seed if move else None)
+        operand = widen.operands(case, contents, self._seed if move else None, only, rounds_once(case))
         run = self._run(wide_case, op, contents, operand)
         if not isinstance(run, CpuRun):
             return {}, 0.0
@@ -338,44 +344,18 @@ def _by_name(case: Case, run: CpuRun, mutated: list[int]) -> dict[str, torch.Ten
     return {item.name: item.tensor for item in outputs if item.tensor is not None}
 
 
-def _expected(
-    name: str,
-    tensor: torch.Tensor,
-    wide: dict[str, torch.Tensor],
-    moved: dict[str, torch.Tensor],
-    standard: OpStandard,
-) -> Expected:
-    kind, why = standard.of_output(name)
-    same, fact = flat(tensor), fact_of(tensor)
-    if kind == "metadata":
-        return Expected(name, fact, kind, why)
-    if kind == "exact" or not (same.dtype.is_floating_point or same.dtype.is_complex):
-        return Expected(name, fact, "exact", why, same=same)
-    reference = wide.get(name)
-    if reference is None or reference.numel() != same.numel():
-        return Expected(name, fact, kind, why, same=same, noise=_change(moved, name, same))
-    elements = flat(reference)
-    largest, rms = error_between(same, elements)
-    return Expected(name, fact, kind, why, same, elements, max(largest, _change(moved, name, elements)), largest, rms)
-
-
-def _change(moved: dict[str, torch.Tensor], name: str, elements: torch.Tensor) -> float:
-    """The worst change of an output when the inputs moved; 0 where it was not tried."""
-    tensor = moved.get(name)
-    return 0.0 if tensor is None or tensor.numel() != elements.numel() else error_between(flat(tensor), elements)[0]
-
-
 def _comparison(
     expected: Expected, output: dict[str, Any] | None, spans: dict[str, torch.Tensor], changed: bool
 ) -> Comparison:
     if output is None:
         return compare(expected, None, None)
     fact = decode(TensorFact, output["fact"])
-    elements = spans[expected.name].view(torch_dtype(output["stored_dtype"]))
+    stored = torch_dtype(output["stored_dtype"])
+    runs = [spans[name].view(stored) for name in (expected.name, second_run(expected.name)) if name in spans]
     wanted = torch_dtype(expected.fact.dtype)
-    if changed and wanted.is_floating_point and elements.is_floating_point() and elements.dtype != wanted:
-        elements, fact = elements.to(wanted), dataclasses.replace(fact, dtype=expected.fact.dtype)
-    return _with_memory_facts(compare(expected, elements, fact), output)
+    if changed and wanted.is_floating_point and stored.is_floating_point and stored != wanted:
+        runs, fact = [run.to(wanted) for run in runs], dataclasses.replace(fact, dtype=expected.fact.dtype)
+    return _with_memory_facts(worse(compare(expected, run, fact) for run in runs), output)
 
 
 def _without_reference(case: Case, name: str, output: dict[str, Any]) -> Comparison:

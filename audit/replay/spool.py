@@ -45,3 +45,8 @@ def on_storage(
 ) -> torch.Tensor:
     """A tensor on a 1-D uint8 storage of its own: sizes, strides and offset in elements. Raises if it does not fit."""
     return torch.empty(0, dtype=dtype).set_(content.untyped_storage(), offset, sizes, strides)
+
+
+def second_run(output: str) -> str:
+    """The name of what a second run gave for an output, beside the first."""
+    return f"{output} (second run)"

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 import torch
 
 from audit.comparison import Standard
-from audit.replay.overload import arguments_of, resolve
+from audit.replay.overload import arguments_of, base_of, resolve
 from audit.schema import Arg, Case
 
 #: Ops that only move, select, compare or count: another device has no freedom to differ in a bit.
@@ -29,9 +29,12 @@ EXACT = frozenset(
     slice_backward select_backward diagonal_backward _foreach_copy_ _foreach_zero_ _foreach_neg _foreach_neg_
     _foreach_abs _foreach_abs_ kthvalue median nanmedian mode cummax cummin upsample_nearest1d upsample_nearest2d
     upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d unique_consecutive _unique2
-    unique_dim scatter scatter_ index_copy index_copy_ view_as_real view_as_complex
+    unique_dim scatter scatter_ index_copy index_copy_ view_as_real view_as_complex frac sgn signbit copysign
+    heaviside nextafter fmax fmin hardtanh relu6
     """.split()
 )
+#: Those of which one overload only is so: to the nearest even whole number, not to a number of decimals.
+EXACT_OVERLOADS = frozenset({"aten::round.default", "aten::round_.default", "aten::round.out"})
 
 #: Outputs hold whatever was in memory.
 UNINITIALISED = (
@@ -128,7 +131,7 @@ def standard_of(case: Case) -> OpStandard:
         return OpStandard("numeric", private=private, own_dtype=own_dtype)
     if is_random(case, op):
         return OpStandard("metadata", _RANDOM, random=True, private=private)
-    exact = base in EXACT or _is_view(op)
+    exact = bool({base, base_of(case.op)} & EXACT) or case.op in EXACT_OVERLOADS or _is_view(op)
     return OpStandard("exact" if exact else "numeric", private=private, own_dtype=own_dtype)
 
 

@@ -62,9 +62,10 @@ def _widened(name: str, arg: Arg) -> Arg:
 
 
 def operands(
-    case: Case, contents: dict[str, torch.Tensor], move_seed: int | None
+    case: Case, contents: dict[str, torch.Tensor], move_seed: int | None, only: str | None = None, fine: bool = False
 ) -> Callable[[int, TensorSpec], torch.Tensor]:
-    """Fresh operands in double precision with the case's strides and sharing; moved if ``move_seed`` is given.
+    """Fresh operands in double precision with the case's strides and sharing; moved if ``move_seed`` is given, ``only``
+    those on the storage of that name. ``fine``: narrow inputs move by a step of the float32 that is computed in.
 
     Operands of different dtypes on one storage (rare) are widened one by one and then share nothing.
     """
@@ -78,8 +79,8 @@ def operands(
             narrow.update((p, content.clone()) for p, _ in storage.members)
         elif wide_dtype(dtype) != dtype or dtype.is_floating_point or dtype.is_complex:
             elements = elements_of(content, dtype).to(wide_dtype(dtype), copy=True)
-            if move_seed is not None:
-                move(elements, dtype, Stream(move_seed, case.key, position, "move"))
+            if move_seed is not None and only in (None, storage.name):
+                move(elements, dtype, Stream(move_seed, case.key, position, "move"), fine)
             wide.update((p, elements) for p, _ in storage.members)
         else:
             shared = content.clone()
@@ -93,6 +94,20 @@ def operands(
         return tensor.to(wide_dtype(dtype))
 
     return operand
+
+
+def movable(case: Case) -> list[str]:
+    """The storages that ``operands`` can move, by name."""
+    return [
+        storage.name
+        for storage in storages_of(case)
+        if len({spec.dtype for _, spec in storage.members}) == 1 and _has_rounding(storage.members[0][1])
+    ]
+
+
+def _has_rounding(spec: TensorSpec) -> bool:
+    dtype = torch_dtype(spec.dtype)
+    return dtype.is_floating_point or dtype.is_complex
 
 
 def moved_contents(case: Case, contents: dict[str, torch.Tensor], seed: int) -> dict[str, torch.Tensor]:
@@ -112,8 +127,9 @@ def moved_contents(case: Case, contents: dict[str, torch.Tensor], seed: int) -> 
     return moved
 
 
-def move(wide: torch.Tensor, dtype: torch.dtype, stream: Stream) -> None:
-    """Multiplies each element in place by 1 + eps(dtype) or 1 - eps(dtype), at random."""
+def move(wide: torch.Tensor, dtype: torch.dtype, stream: Stream, fine: bool = False) -> None:
+    """Multiplies each element in place by 1 + eps(dtype) or 1 - eps(dtype), at random; ``fine``: eps of float32."""
     n = wide.numel()
+    eps = min(torch.finfo(dtype).eps, _SINGLE_EPS) if fine else torch.finfo(dtype).eps
     signs = repeated(stream.signs(min(n, PERIOD)), n).reshape(wide.shape).to(torch.float64)
-    wide.mul_(signs.mul_(torch.finfo(dtype).eps).add_(1))
+    wide.mul_(signs.mul_(eps).add_(1))

@@ -1,4 +1,4 @@
-"""NUM201..206, NUM211: the device's outputs against the reference, by the standard that each output is held to."""
+"""NUM201..206, NUM211, NUM213: the device's outputs against the reference, by the standard of each output."""
 
 from __future__ import annotations
 
@@ -100,6 +100,35 @@ def count_beyond(comparison: Comparison, allowed: float) -> tuple[int, str]:
     if n_beyond == 0:
         return 1, "at least "  # the worst element itself is beyond
     return n_beyond, "" if 2.0**exponent == allowed else "at least "
+
+
+#: Of fewer elements the CPU's rms error may be small by chance.
+LEAST_ELEMENTS = 64
+
+
+def coarser(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
+    """NUM213: each element is within the allowance, and all together they are further off than one rounding."""
+    for comparison in _judged(measurement):
+        if not comparison.rounded_once or comparison.reference != "fp64" or comparison.n_elements < LEAST_ELEMENTS:
+            continue
+        if comparison.worst_ratio > thresholds.allowed_ratio or comparison.cpu_rms_error == 0.0:
+            continue
+        factor = comparison.rms_error / comparison.cpu_rms_error
+        if factor > thresholds.coarser_rms:
+            yield Finding(
+                "NUM213",
+                "divergent",
+                f"{comparison.name} is coarser than its dtype: the rms error {number(comparison.rms_error)} is "
+                f"{factor:.1f} times that of one rounding ({number(comparison.cpu_rms_error)}, the CPU's), allowed "
+                f"{thresholds.coarser_rms:g}; each of {comparison.n_elements} elements is within its own allowance",
+                {
+                    "output": comparison.name,
+                    "rms_error": comparison.rms_error,
+                    "cpu_rms_error": comparison.cpu_rms_error,
+                    "allowed": thresholds.coarser_rms,
+                    "n_elements": comparison.n_elements,
+                },
+            )
 
 
 def masks(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:

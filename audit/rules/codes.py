@@ -36,6 +36,7 @@ CODES: Mapping[str, str] = {
     "NUM210": "An input was damaged by the copy",
     "NUM211": "Values were not compared",
     "NUM212": "The whole output's sketch is off",
+    "NUM213": "Coarser than its dtype",
     # fallbacks
     "FBK301": "Data went through the host",
     "FBK302": "A fallback op was chosen",

@@ -44,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     accuracy.masks,
     accuracy.exact,
     accuracy.beyond_allowance,
+    accuracy.coarser,
     whole_output.sketched,
     repeatability.not_repeated,
     host_traffic.round_trip,

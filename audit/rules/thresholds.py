@@ -38,6 +38,13 @@ class Thresholds:
             "source": "chance of a false alarm in one output if its roundings are independent; docs/sensitivity.md"
         },
     )
+    coarser_rms: float = field(
+        default=5.0,
+        metadata={
+            "source": "times the CPU's rms error, which is that of one rounding; split reductions that round each part "
+            "reach 2 to 3"
+        },
+    )
     host_copy_fraction: float = field(
         default=0.25,
         metadata={

@@ -12,6 +12,12 @@ from audit.knowledge.signals import load_signals, load_variables, match_signal, 
     [
         ("UserWarning: Attempting to use hipBLASLt on an unsupported architecture! Overriding", "falling_back"),
         ("Flash Efficient attention on Current AMD GPU is still experimental.", "falling_back"),
+        ("UserWarning: 1Torch was not compiled with flash attention.", "falling_back"),
+        ("Torch was not compiled with cuDNN attention.", "expected_on_rocm"),
+        (
+            "HIPBLAS_STATUS_NOT_SUPPORTED when calling hipblasLtMatmul. Will attempt to recover by calling cublas instead.",
+            "falling_back",
+        ),
         ("LSTM with projections is not supported with MIOpen. Using default implementation.", "falling_back"),
         ("RuntimeError: miopenStatusUnknownError", "unsupported"),
         ("\"addmm_cuda\" not implemented for 'Half'", "unsupported"),

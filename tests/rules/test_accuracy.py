@@ -159,3 +159,20 @@ def test_numbers_of_an_op_whose_inputs_were_damaged_are_not_held_against_it(buil
     [finding] = build.findings(measurement)
     assert (finding.code, finding.status) == ("NUM210", "divergent")
     assert "the copy's fault" in finding.message
+
+
+def test_an_output_that_is_all_over_coarser_than_one_rounding_is_divergent(build):
+    coarse = build.comparison(worst_ratio=3.4, rms_error=0.33, cpu_rms_error=0.054, n_elements=1600, rounded_once=True)
+    [finding] = build.findings(build.measurement(coarse))
+    assert (finding.code, finding.status) == ("NUM213", "divergent")
+    assert finding.message == (
+        "output 0 is coarser than its dtype: the rms error 0.33 is 6.1 times that of one rounding (0.054, the CPU's), "
+        "allowed 5; each of 1600 elements is within its own allowance"
+    )
+
+
+def test_of_ops_that_round_more_than_once_and_of_few_elements_that_is_not_asked(build):
+    several = build.comparison(worst_ratio=3.4, rms_error=0.33, cpu_rms_error=0.054, n_elements=1600)
+    few = build.comparison(worst_ratio=3.4, rms_error=0.33, cpu_rms_error=0.054, n_elements=9, rounded_once=True)
+    assert build.codes(build.measurement(several)) == []
+    assert build.codes(build.measurement(few)) == []

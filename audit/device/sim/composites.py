@@ -83,6 +83,14 @@ def layer_norm(
     return aten.native_layer_norm.default(input, normalized_shape, weight, bias, eps)[0]
 
 
+def one_hot(self: torch.Tensor, num_classes: int = -1) -> Any:
+    """By scatter, as for every tensor without a Python key (Onehot.cpp); the wrapper would get a comparison."""
+    if self.dtype != torch.int64 or not self.numel():
+        return aten.one_hot.default.decompose(self, num_classes)
+    n_classes = int(self.max()) + 1 if num_classes == -1 else num_classes
+    return self.new_zeros((*self.shape, n_classes)).scatter_(-1, self.unsqueeze(-1), 1)
+
+
 def _recurrent(name: str, packed: bool) -> Route:
     """``lstm.input`` and its seven relatives: MIOpen where it can, else the cells one by one."""
     func = getattr(getattr(aten, name), "data" if packed else "input")
@@ -119,6 +127,7 @@ def _routes() -> dict[str, Route]:
         "aten::dropout.default": dropout,
         "aten::rms_norm.default": rms_norm,
         "aten::layer_norm.default": layer_norm,
+        "aten::one_hot.default": one_hot,
     }
     for name in MODES:
         routes[f"aten::{name}.input"] = _recurrent(name, packed=False)

@@ -17,7 +17,7 @@ from audit.device.sim import attention, miopen, recurrent
 from audit.device.sim.faults import Call, Fault, match
 from audit.device.sim.missing import refuse_missing
 from audit.device.sim.rounding import Rounding, healthy
-from audit.device.sim.routes import ROUTES
+from audit.device.sim.routes import ROUTES, landed
 from audit.schema import Copy, Kernel
 
 #: Ops that HIP has and the CPU does not, by schema name.
@@ -133,7 +133,7 @@ class Executor:
         name = str(func._schema.name)
         routed = ROUTES[name](*args, **kwargs) if name in ROUTES else None
         if routed is not None:
-            return self.execute(*routed)
+            return landed(name, args, self.execute(*routed))
         started = time.perf_counter()
         if name in KERNELS:
             result = KERNELS[name](*args, **kwargs)

@@ -1,12 +1,14 @@
 """The op that HIP picks where ATen chooses by device, below autograd: convolutions become MIOpen's.
 
+Also ops whose own kernel, the same for every device, is a call of another op, which a device sees too.
+
 Rules of ``use_miopen`` and ``use_miopen_depthwise`` (ATen/native/Convolution.cpp, torch 2.13): fp32, fp16 or bf16, at
 most five dims, not grouped and dilated at once; everything else stays on ATen's own slow path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import torch
@@ -33,6 +35,10 @@ def convolution(
     ):
         return None
     aten, search = torch.ops.aten, (False, False)
+    if input.dim() == 3:  # ATen gives one dimension to MIOpen as an image of height 1
+        input, weight = input.unsqueeze(2), weight.unsqueeze(2)
+        stride, dilation = [1, *stride], [1, *dilation]
+        padding, output_padding = [0, *padding], [0, *output_padding]
     if transposed:
         rest = (padding, output_padding, stride, dilation, groups, *search)
         return aten.miopen_convolution_transpose.default, (input, weight, bias, *rest), {}
@@ -41,4 +47,19 @@ def convolution(
     return op, (input, weight, bias, padding, stride, dilation, groups, *search), {}
 
 
-ROUTES: dict[str, Callable[..., Routed | None]] = {"aten::convolution": convolution}
+def cholesky_solve(self: torch.Tensor, input2: torch.Tensor, upper: bool = False) -> Routed | None:
+    """``_cholesky_solve_helper`` on operands of one batch size (BatchLinearAlgebra.cpp)."""
+    batch = torch.broadcast_shapes(self.shape[:-2], input2.shape[:-2])
+    operands = tuple(x.expand(*batch, *x.shape[-2:]) for x in (self, input2))
+    return torch.ops.aten._cholesky_solve_helper.default, (*operands, upper), {}
+
+
+def landed(name: str, args: Sequence[Any], result: Any) -> Any:
+    """What the routed op gave, as the op that was called returns it."""
+    return result.squeeze(2) if name == "aten::convolution" and args[0].dim() == 3 else result
+
+
+ROUTES: dict[str, Callable[..., Routed | None]] = {
+    "aten::convolution": convolution,
+    "aten::cholesky_solve": cholesky_solve,
+}

@@ -1,0 +1,40 @@
+"""What the reference side's runs say about one output: its standard, its values in two precisions, its noise."""
+
+from __future__ import annotations
+
+import torch
+
+from audit.replay.compare import Expected, error_between, fact_of, flat
+from audit.replay.noise import Locality, local_noise
+from audit.replay.standards import OpStandard
+
+
+def expected_of(
+    name: str,
+    tensor: torch.Tensor,
+    wide: dict[str, torch.Tensor],
+    moved: list[dict[str, torch.Tensor]],
+    standard: OpStandard,
+    locality: Locality,
+) -> Expected:
+    kind, why = standard.of_output(name)
+    same, fact = flat(tensor), fact_of(tensor)
+    if kind == "metadata":
+        return Expected(name, fact, kind, why)
+    if kind == "exact" or not (same.dtype.is_floating_point or same.dtype.is_complex):
+        return Expected(name, fact, "exact", why, same=same)
+    reference = wide.get(name)
+    if reference is None or reference.numel() != same.numel():
+        return Expected(name, fact, kind, why, same=same, noise=change(moved, name, same))
+    elements = flat(reference)
+    largest, rms = error_between(same, elements)
+    noise = max(largest, change(moved, name, elements))
+    changed = [flat(run[name]) for run in moved if name in run and run[name].numel() == elements.numel()]
+    local = local_noise(locality, fact.sizes, same.dtype, same, elements, changed, noise)
+    return Expected(name, fact, kind, why, same, elements, noise, largest, rms, local=local)
+
+
+def change(moved: list[dict[str, torch.Tensor]], name: str, elements: torch.Tensor) -> float:
+    """The worst change of an output when the inputs moved, added up over runs that moved one each; 0 where none was."""
+    tensors = (run[name] for run in moved if name in run)
+    return sum(error_between(flat(t), elements)[0] for t in tensors if t.numel() == elements.numel())

@@ -1,0 +1,29 @@
+"""Every fault of this package: those of the field reports, those that nobody reported, and the reports without one."""
+
+from __future__ import annotations
+
+from tests.detection import (
+    invented_elementwise,
+    invented_reductions,
+    reported_failures,
+    reported_sizes,
+    reported_strides,
+    reported_values,
+)
+from tests.detection.fault import Fault
+from tests.detection.reported_unseen import UNSEEN
+
+REPORTED: tuple[Fault, ...] = (
+    *reported_strides.FAULTS,
+    *reported_sizes.FAULTS,
+    *reported_values.FAULTS,
+    *reported_failures.FAULTS,
+)
+INVENTED: tuple[Fault, ...] = (
+    *invented_elementwise.FAULTS,
+    *invented_reductions.FAULTS,
+)
+
+BY_NAME = {fault.name: fault for fault in (*REPORTED, *INVENTED)}
+
+__all__ = ["BY_NAME", "INVENTED", "REPORTED", "UNSEEN"]
