@@ -1,0 +1,83 @@
+"""What the audit said of each case, as lines of JSON that add up over shards and machines."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from audit.codec import signature_text
+from audit.knowledge.op_classes import class_of
+from audit.schema import Case, Comparison, Measurement
+from audit.verdicts import Verdict
+from tests.alarms.recorded import dtype_of
+
+#: (code, status, message, name of the output or "")
+Said = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case. ``n_outputs`` were compared by value; ``n_identical`` of these have every element of the reference.
+
+    ``said`` are its findings but for notes. ``where`` is a case's signature where something was said.
+    """
+
+    key: str
+    op: str
+    op_class: str
+    dtype: str
+    phase: str
+    status: str
+    n_outputs: int
+    n_identical: int
+    n_not_compared: int
+    said: tuple[Said, ...] = ()
+    where: str = ""
+
+    @property
+    def alarms(self) -> tuple[Said, ...]:
+        """What was said of the device's numbers."""
+        return tuple(said for said in self.said if said[0].startswith("NUM"))
+
+    @property
+    def n_alarmed(self) -> int:
+        """Outputs whose numbers were found wrong."""
+        return len({output for *_, output in self.alarms})
+
+
+def row_of(case: Case, measurement: Measurement | None, verdict: Verdict) -> Row:
+    comparisons = measurement.comparisons if measurement is not None and measurement.device.kind == "ok" else ()
+    compared = [comparison for comparison in comparisons if _is_compared(comparison)]
+    said = tuple(
+        (finding.code, finding.status, finding.message, str(finding.data.get("output", "")))
+        for finding in verdict.findings
+        if finding.status != "supported"
+    )
+    return Row(
+        case.key,
+        case.op,
+        class_of(case.op),
+        dtype_of(case),
+        case.phase,
+        verdict.status,
+        len(compared),
+        sum(comparison.n_different == 0 for comparison in compared),
+        len(comparisons) - len(compared),
+        said,
+        signature_text(case.args, case.kwargs, case.grads, case.settings) if said else "",
+    )
+
+
+def _is_compared(comparison: Comparison) -> bool:
+    return comparison.standard != "metadata" and bool(comparison.reference)
+
+
+def as_json(row: Row) -> list[object]:
+    return [getattr(row, field.name) for field in dataclasses.fields(row)]
+
+
+def from_json(values: list[object]) -> Row:
+    named = dict(zip([field.name for field in dataclasses.fields(Row)], values, strict=True))
+    said = named["said"]
+    assert isinstance(said, list)
+    return Row(**{**named, "said": tuple(tuple(item) for item in said)})  # type: ignore[arg-type]  # as written

@@ -1,0 +1,72 @@
+"""Samples as cases: recorded by the project's own tracer, in an order that comes past every op and dtype early."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from audit.codec import tensors_of
+from audit.schema import Case, Source
+from audit.tracer.recorder import Recorder
+from audit.tracer.values import ValueRecorder
+from tests.alarms.samples import Sample
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Distinct cases, the file with their values (None: there are none), and how the samples went."""
+
+    cases: tuple[Case, ...]
+    values: Path | None
+    n_samples: int
+    n_raised: int
+
+
+def record(samples: Iterable[Sample], folder: Path, deadline: float) -> Recorded:
+    """Runs the samples until ``deadline`` (of ``monotonic``); the values go to a file in ``folder``."""
+    values = ValueRecorder()
+    recorder = Recorder(values)
+    n_samples = n_raised = 0
+    recorder.start()
+    try:
+        for sample in samples:
+            if monotonic() > deadline:
+                break
+            n_samples += 1
+            n_raised += not _ran(sample)
+    finally:
+        recorder.stop()
+    trace, spans = recorder.build(Source("context", "OpInfo"), {})
+    path = folder / "values.safetensors"
+    written = values.write(path, spans)
+    values.close()
+    return Recorded(tuple(in_rounds(trace.cases)), path if written else None, n_samples, n_raised)
+
+
+def _ran(sample: Sample) -> bool:
+    try:
+        sample.run()
+    except Exception:  # noqa: BLE001  # a sample of torch that its own CPU refuses is no case of ours
+        return False
+    return True
+
+
+def in_rounds(cases: Iterable[Case]) -> list[Case]:
+    """First one case of each op and dtype, then a second one of each, and so on."""
+    seen: Counter[tuple[str, str, str]] = Counter()
+    ranked = []
+    for case in cases:
+        group = case.op, dtype_of(case), case.phase
+        ranked.append((seen[group], case))
+        seen[group] += 1
+    return [case for _, case in sorted(ranked, key=lambda item: item[0])]
+
+
+def dtype_of(case: Case) -> str:
+    """The dtype of the first floating tensor argument, else of the first; ``none`` where a call has no tensor."""
+    dtypes = [spec.dtype for spec in tensors_of(case.args, case.kwargs, case.grads)]
+    floats = [dtype for dtype in dtypes if dtype.startswith(("float", "bfloat", "complex"))]
+    return next(iter(floats or dtypes), "none")
