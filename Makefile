@@ -13,7 +13,7 @@ PIP = "$(VENV)/bin/python" -m pip --disable-pip-version-check install --quiet --
 RUN = "$(VENV)/bin/python" -m
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench evidence zoo gpu fidelity clean
+.PHONY: help demo test lint bench evidence zoo gpu fidelity alarms clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile
@@ -48,6 +48,14 @@ gpu: $(VENV)/.test ## the tests that need a HIP or CUDA GPU, and the substituted
 
 fidelity: $(VENV)/.test ## does a trace made without a GPU lead to the ops that the GPU here runs
 	$(RUN) tests.fidelity
+
+# On a GPU: make alarms DEVICE=cuda ALARMS="--jobs 12 --time-budget 240 --samples 3"
+DEVICE ?= sim
+ALARMS ?= --samples 3 --jobs $(JOBS)
+alarms: $(VENV)/.test ## how often a healthy device is accused, over the samples of torch's own op tests
+	@mkdir -p reports/alarms
+	$(RUN) tests.alarms --device "$(DEVICE)" $(ALARMS) -o "reports/alarms/$(DEVICE).json"
+	$(RUN) tests.alarms.page reports/alarms/*.json
 
 clean: ## remove .venv and everything that was built
 	rm -rf "$(VENV)" build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

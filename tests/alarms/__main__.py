@@ -1,6 +1,7 @@
 """``make alarms``: how often the audit accuses a healthy device, over the sample inputs of torch's own op tests.
 
-Each job takes a shard of the ops: records their calls on the CPU, replays the distinct cases on the device, judges them.
+Each job takes a shard of the ops: records their calls on the CPU, replays the distinct cases on the device, and judges
+them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import warnings
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ from audit.rules.judge import judge
 from audit.schema import EVIDENCE_BY_BACKEND, Measurement, Run, RunEnd, RunHeader, Source, Started
 from tests.alarms.counted import as_json, row_of
 from tests.alarms.recorded import Recorded, record
-from tests.alarms.samples import DTYPES, names, samples
+from tests.alarms.samples import DTYPES, entries, samples
 
 #: Share of a time budget that recording may take; what is not recorded then stays out.
 _RECORDING_FRACTION = 0.3
@@ -37,8 +38,7 @@ _WRITING_S = 6.0
 
 def main(argv: list[str] | None = None) -> int:
     args = _arguments(argv)
-    n_jobs = args.jobs
-    found = _in_jobs(args) if n_jobs > 1 else examine(args)
+    found = _in_jobs(args) if args.jobs > 1 else examine(args)
     args.output.write_text(json.dumps(found, separators=(",", ":")))
     rows = found["rows"]
     said = sum(bool(row[-2]) for row in rows)
@@ -50,13 +50,17 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.alarms", description=__doc__)
     parser.add_argument("--device", default="sim", help="as for rocm-audit run (sim)")
     parser.add_argument("--dtypes", nargs="*", default=list(DTYPES), help="of the samples (all twelve)")
-    parser.add_argument("--ops", default="*", help="glob on the names of OpInfo")
+    parser.add_argument("--ops", nargs="*", default=["*"], help="globs on the names of OpInfo (all)")
     parser.add_argument("--shard", type=_shard, default=(0, 1), help="i/n: every n-th op, from the i-th (0/1)")
     parser.add_argument("--samples", type=int, default=8, help="of each op and dtype at most (8)")
     parser.add_argument("--time-budget", type=float, default=math.inf, help="seconds for all of it")
+    parser.add_argument("--deadline", type=float, help="in place of --time-budget: when it ends, as a Unix time")
     parser.add_argument("--jobs", type=int, default=1, help="processes, each with a shard and a lane of its own (1)")
     parser.add_argument("-o", "--output", type=Path, required=True, help="the file for the rows (JSON)")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    if args.deadline is None:
+        args.deadline = time() + args.time_budget
+    return args
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -69,15 +73,15 @@ def _shard(text: str) -> tuple[int, int]:
 
 def examine(args: argparse.Namespace) -> dict[str, Any]:
     """Rows for all cases that were measured in time, and how the recording went."""
-    start = monotonic()
+    start, left = monotonic(), args.deadline - time()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="rocm-audit-alarms-") as folder:
-        chosen = samples(names(args.ops, *args.shard), args.dtypes, args.samples)
-        recorded = record(chosen, Path(folder), start + args.time_budget * _RECORDING_FRACTION)
+        chosen = samples(entries(args.ops, *args.shard), args.dtypes, args.samples)
+        recorded = record(chosen, Path(folder), start + left * _RECORDING_FRACTION)
         recorded_s = monotonic() - start
         return {
-            **replayed(recorded, args.device, start + args.time_budget - _WRITING_S),
+            **replayed(recorded, args.device, start + left - _WRITING_S),
             "n_samples": recorded.n_samples,
             "n_raised": recorded.n_raised,
             "n_recorded_cases": len(recorded.cases),
@@ -88,7 +92,7 @@ def examine(args: argparse.Namespace) -> dict[str, Any]:
 def replayed(recorded: Recorded, device: str, deadline: float) -> dict[str, Any]:
     """The cases through one pool until ``deadline``, and judged; times of jobs side by side mean nothing."""
     settings = ReplaySettings(
-        device=device, values=recorded.values, timing_budget_s=0.001, n_reference_threads=1, n_device_threads=1
+        device=device, values=recorded.values, timing_budget_s=0.0, n_reference_threads=1, n_device_threads=1
     )
     measurements: dict[str, Measurement] = {}
     started: set[str] = set()
@@ -147,10 +151,10 @@ def _in_jobs(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _command(args: argparse.Namespace, shard: int, n_shards: int, output: Path) -> list[str]:
-    budget = [] if math.isinf(args.time_budget) else ["--time-budget", str(args.time_budget)]
     return [
-        sys.executable, "-m", "tests.alarms", "--device", args.device, "--ops", args.ops, "--dtypes", *args.dtypes,
-        "--shard", f"{shard}/{n_shards}", "--samples", str(args.samples), *budget, "-o", str(output),
+        sys.executable, "-m", "tests.alarms", "--device", args.device, "--ops", *args.ops, "--dtypes", *args.dtypes,
+        "--shard", f"{shard}/{n_shards}", "--samples", str(args.samples), "--deadline", str(args.deadline),
+        "-o", str(output),
     ]  # fmt: skip
 
 

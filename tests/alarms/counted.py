@@ -19,7 +19,8 @@ Said = tuple[str, str, str, str]
 class Row:
     """One case. ``n_outputs`` were compared by value; ``n_identical`` of these have every element of the reference.
 
-    ``said`` are its findings but for notes. ``where`` is a case's signature where something was said.
+    ``said`` are its findings but for notes and those of time: jobs side by side share one device. ``where`` is a
+    case's signature where something was said.
     """
 
     key: str
@@ -51,7 +52,7 @@ def row_of(case: Case, measurement: Measurement | None, verdict: Verdict) -> Row
     said = tuple(
         (finding.code, finding.status, finding.message, str(finding.data.get("output", "")))
         for finding in verdict.findings
-        if finding.status != "supported"
+        if finding.status != "supported" and not finding.code.startswith("SPD")
     )
     return Row(
         case.key,
@@ -79,5 +80,5 @@ def as_json(row: Row) -> list[object]:
 def from_json(values: list[object]) -> Row:
     named = dict(zip([field.name for field in dataclasses.fields(Row)], values, strict=True))
     said = named["said"]
-    assert isinstance(said, list)
+    assert isinstance(said, (list, tuple))
     return Row(**{**named, "said": tuple(tuple(item) for item in said)})  # type: ignore[arg-type]  # as written

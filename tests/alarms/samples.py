@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
+import sys
+import types
+import unittest
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -47,11 +51,21 @@ def _gradient(out: torch.Tensor) -> torch.Tensor:
     return line.reshape(out.shape)
 
 
-def names(pattern: str = "*", shard: int = 0, n_shards: int = 1) -> list[Any]:
-    """The entries of OpInfo whose name fits the glob, every ``n_shards``-th of them."""
+def entries(patterns: Sequence[str] = ("*",), shard: int = 0, n_shards: int = 1) -> list[Any]:
+    """Those of OpInfo whose name fits one of the globs, every ``n_shards``-th of them."""
+    _without_expecttest()
     from torch.testing._internal.common_methods_invocations import op_db
 
-    return [op for op in op_db if fnmatchcase(op.name, pattern)][shard::n_shards]
+    found = [op for op in op_db if any(fnmatchcase(op.name, pattern) for pattern in patterns)]
+    return found[shard::n_shards]
+
+
+def _without_expecttest() -> None:
+    """OpInfo's module wants this package, of which the samples use nothing, so that any torch can have them."""
+    if "expecttest" not in sys.modules and importlib.util.find_spec("expecttest") is None:
+        stand_in = types.ModuleType("expecttest")
+        stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]  # torch derives its test class from this
+        sys.modules["expecttest"] = stand_in
 
 
 def samples(ops: Sequence[Any], dtypes: Sequence[str], n_samples: int) -> Iterator[Sample]:

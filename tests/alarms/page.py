@@ -1,0 +1,211 @@
+"""``python -m tests.alarms.page FILE...``: the rows of ``python -m tests.alarms`` as docs/false-alarms.md.
+
+Files of one device add up; devices come in the order in which they are named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from tests.alarms.__main__ import merged
+from tests.alarms.counted import Row, from_json
+from tests.alarms.samples import DTYPES
+
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+DOCUMENT = CHECKOUT / "docs" / "false-alarms.md"
+EXPLAINED = Path(__file__).with_name("explained.csv")
+EVIDENCE = {
+    "simulated": "the simulated device",
+    "stand-in": "an NVIDIA GPU (stand-in)",
+    "measured": "an AMD GPU",
+    "predicted": "nothing",
+}
+UNEXPLAINED = "**not explained**"
+
+HEAD = """# False alarms
+
+How often this audit accuses a healthy device. Torch's own tests have *sample inputs* for every op that OpInfo covers;
+these are run on the CPU, forward and backward, in twelve dtypes, their aten calls are recorded by the tracer, and every
+distinct case is replayed on the device and judged as any other (`make alarms`; [tests/alarms](../tests/alarms)). The
+zoo's programs on the simulated device have [a page of their own](zoo.md). `python -m tests.alarms.page` wrote this one.
+
+- *outputs*: outputs, changed arguments and gradients that were compared by value. Those whose values are free (random
+  numbers, uninitialised memory, state private to a device) are not among them.
+- *differ*: those of them in which the device has at least one element that is not the reference's in the case's own
+  dtype. Only these can be taken for wrong, so they are the denominator.
+- *alarms*: outputs with a finding about their numbers (`NUM2xx`, divergent). Aim: at most 1 in 1,000 of those that
+  differ; each one is [a true difference](rules.md) that the list below explains, or a defect of the audit.
+- *inconclusive*: cases about which nothing can be said, by code, as a share of all cases.
+
+The dtype is that of a case's first floating argument, else of its first tensor.
+"""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why findings on a healthy device are true: globs on op, code, dtype and message, and the sentence."""
+
+    op: str
+    code: str
+    dtype: str
+    message: str
+    why: str
+
+    def fits(self, row: Row, code: str, message: str) -> bool:
+        pairs = ((row.op, self.op), (code, self.code), (row.dtype, self.dtype), (message, self.message))
+        return all(fnmatchcase(value, pattern) for value, pattern in pairs)
+
+
+def explanations() -> list[Explanation]:
+    with EXPLAINED.open(newline="") as file:
+        return [Explanation(**line) for line in csv.DictReader(file)]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Sums over rows."""
+
+    n_cases: int
+    inconclusive: Counter[str]
+    n_outputs: int
+    n_different: int
+    n_alarms: int
+
+    @property
+    def n_inconclusive(self) -> int:
+        return sum(self.inconclusive.values())
+
+
+def counts(rows: Iterable[Row]) -> Counts:
+    rows = list(rows)
+    codes = Counter(row.said[0][0] for row in rows if row.status == "inconclusive")
+    return Counts(
+        len(rows),
+        codes,
+        sum(row.n_outputs for row in rows),
+        sum(row.n_outputs - row.n_identical for row in rows),
+        sum(row.n_alarmed for row in rows),
+    )
+
+
+# --- the page ----------------------------------------------------------------------------------------------------
+
+
+def page(devices: Sequence[dict[str, Any]]) -> str:
+    """The whole document for one merged file of each device."""
+    return "\n".join([HEAD, *(line for device in devices for line in _section(device))]).rstrip() + "\n"
+
+
+def _section(found: dict[str, Any]) -> Iterator[str]:
+    rows = [from_json(row) for row in found["rows"]]
+    yield f"## On {EVIDENCE[found['evidence']]}"
+    yield ""
+    yield (
+        f"{found['device']}, torch {found['torch']}, {found['date']}: {found['n_samples']:,} samples "
+        f"({found['n_raised']} raised on the CPU), {len(rows):,} distinct cases of {len({row.op for row in rows}):,} "
+        f"ops replayed in {found['replayed_s']:.0f} s." + (f" Not whole: {found['lost']}." if found["lost"] else "")
+    )
+    yield ""
+    yield from _table("class", rows, lambda row: row.op_class, sorted({row.op_class for row in rows}))
+    yield from _table("dtype", rows, lambda row: row.dtype, _dtypes(rows))
+    yield from _matrix(rows)
+    yield from _findings(rows)
+
+
+def _dtypes(rows: Iterable[Row]) -> list[str]:
+    found = {row.dtype for row in rows}
+    return [dtype for dtype in DTYPES if dtype in found] + sorted(found - set(DTYPES))
+
+
+def _table(name: str, rows: Sequence[Row], key: Callable[[Row], str], values: Sequence[str]) -> Iterator[str]:
+    yield f"| {name} | cases | inconclusive | outputs | differ | alarms | in 1,000 |"
+    yield "|---|---|---|---|---|---|---|"
+    for value in values:
+        yield _line(value, counts(row for row in rows if key(row) == value))
+    yield _line("**all**", counts(rows))
+    yield ""
+
+
+def _line(name: str, total: Counts) -> str:
+    share = f"{1000 * total.n_alarms / total.n_different:.2f}" if total.n_different else ""
+    codes = ", ".join(f"{count} {code}" for code, count in sorted(total.inconclusive.items()))
+    unsaid = f"{100 * total.n_inconclusive / total.n_cases:.1f} % ({codes})" if codes else "0"
+    numbers = [total.n_cases, unsaid, total.n_outputs, total.n_different, total.n_alarms, share]
+    return f"| {name} | {' | '.join(str(number) for number in numbers)} |"
+
+
+def _matrix(rows: Sequence[Row]) -> Iterator[str]:
+    dtypes = _dtypes(rows)
+    yield "Alarms / outputs that differ, by class and dtype; below it the inconclusive of all cases, if there are any:"
+    yield ""
+    yield f"| class | {' | '.join(dtypes)} |"
+    yield "|---" * (len(dtypes) + 1) + "|"
+    cells: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        cells.setdefault((row.op_class, row.dtype), []).append(row)
+    for op_class in sorted({row.op_class for row in rows}):
+        yield f"| {op_class} | {' | '.join(_cell(cells.get((op_class, dtype), [])) for dtype in dtypes)} |"
+    yield ""
+
+
+def _cell(rows: Sequence[Row]) -> str:
+    if not rows:
+        return ""
+    total = counts(rows)
+    unsaid = f"<br>{total.n_inconclusive} of {total.n_cases}" if total.n_inconclusive else ""
+    return f"{total.n_alarms} / {total.n_different}{unsaid}"
+
+
+# --- what was found ----------------------------------------------------------------------------------------------
+
+
+def _findings(rows: Sequence[Row]) -> Iterator[str]:
+    known = explanations()
+    groups: dict[tuple[str, str, str], list[tuple[Row, str]]] = {}
+    for row in rows:
+        for code, _, message, _ in row.said:
+            why = next((e.why for e in known if e.fits(row, code, message)), UNEXPLAINED)
+            groups.setdefault((code, row.op, why), []).append((row, message))
+    if not groups:
+        yield "Nothing was found."
+        yield ""
+        return
+    yield "What was found, with one of the messages and why it is true:"
+    yield ""
+    yield "| code | op | cases | dtypes | for example | why |"
+    yield "|---|---|---|---|---|---|"
+    for (code, op, why), found in sorted(groups.items()):
+        dtypes = ", ".join(_dtypes(row for row, _ in found))
+        cases = len({row.key for row, _ in found})
+        yield f"| {code} | `{op}` | {cases} | {dtypes} | {_plain(found[0][1])} | {why} |"
+    yield ""
+
+
+def _plain(message: str) -> str:
+    """A message as a cell of a table, not longer than two lines of it."""
+    line = " ".join(message.split()).replace("|", "¦").replace("<", "&lt;")
+    return line if len(line) <= 160 else line[:159] + "…"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.alarms.page", description=__doc__)
+    parser.add_argument("files", nargs="+", type=Path, help="what python -m tests.alarms wrote")
+    parser.add_argument("-o", "--output", type=Path, default=DOCUMENT, help="the page (docs/false-alarms.md)")
+    args = parser.parse_args()
+    by_device: dict[str, list[dict[str, Any]]] = {}
+    for path in args.files:
+        found = json.loads(path.read_text())
+        by_device.setdefault(found["evidence"], []).append(found)
+    args.output.write_text(page([merged(parts) for parts in by_device.values()]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""A healthy device is not accused, and what is counted of it adds up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from tests.alarms.__main__ import main, merged
+from tests.alarms.counted import Row, as_json, from_json
+from tests.alarms.page import counts, explanations, page
+from tests.alarms.recorded import in_rounds
+from tests.alarms.samples import samples
+from tests.replay.conftest import Build
+
+#: One of several classes, cheap, with outputs that a healthy device computes otherwise.
+A_FEW = ("addmm", "nn.functional.layer_norm", "nn.functional.gelu", "linalg.inv", "topk", "scatter_add")
+
+
+def row(op: str = "aten::exp.default", **given: object) -> Row:
+    fields = {"op_class": "elementwise", "dtype": "float32", "phase": "forward", "status": "supported"}
+    numbers = {"n_outputs": 1, "n_identical": 0, "n_not_compared": 0}
+    return Row(**{"key": op, "op": op, **fields, **numbers, **given})  # type: ignore[arg-type]  # literals of a test
+
+
+def file(*rows: Row, evidence: str = "simulated") -> dict[str, object]:
+    counted = {"n_samples": 1, "n_raised": 0, "n_recorded_cases": len(rows), "recorded_s": 1.0, "replayed_s": 2.0}
+    made = {"evidence": evidence, "device": "sim", "torch": "2.13.0", "date": "2026-11-30", "lost": ""}
+    return {**made, **counted, "rows": [as_json(row) for row in rows]}
+
+
+WRONG = (("NUM201", "divergent", "output 0 is off by 1", "output 0"),)
+
+
+def test_outputs_that_differ_are_what_alarms_are_counted_over() -> None:
+    found = counts([row(), row(n_identical=1), row(status="divergent", n_outputs=3, n_identical=1, said=WRONG)])
+    assert (found.n_cases, found.n_outputs, found.n_different, found.n_alarms) == (3, 5, 3, 1)
+
+
+def test_an_output_with_two_findings_is_one_alarm() -> None:
+    twice = (*WRONG, ("NUM202", "divergent", "output 0 has NaN", "output 0"))
+    assert row(said=twice).n_alarmed == 1
+
+
+def test_a_row_comes_back_as_it_was_written() -> None:
+    written = row(said=WRONG, where="f32[4]")
+    assert from_json(json.loads(json.dumps(as_json(written)))) == written
+
+
+def test_a_case_of_two_shards_counts_once() -> None:
+    assert len(merged([file(row(), row("aten::log.default")), file(row())])["rows"]) == 2
+
+
+def test_a_shard_without_rows_is_told() -> None:
+    assert merged([file(row())], n_wanted=3)["lost"] == "2 jobs ended without their rows"
+
+
+def test_the_page_has_counts_denominators_and_inconclusive_shares() -> None:
+    unsaid = row("aten::mm.default", op_class="gemm", status="inconclusive", n_outputs=0,
+                 said=(("INC902", "inconclusive", "no reference", ""),))  # fmt: skip
+    text = page([file(row(), row("aten::sin.default", status="divergent", said=WRONG), unsaid)])
+    assert "| elementwise | 2 | 0 | 2 | 2 | 1 | 500.00 |" in text
+    assert "| gemm | 1 | 100.0 % (1 INC902) | 0 | 0 | 0 |  |" in text
+    assert "| NUM201 | `aten::sin.default` | 1 | float32 | output 0 is off by 1 | **not explained** |" in text
+
+
+def test_every_explanation_is_a_sentence_for_a_code() -> None:
+    for known in explanations():
+        assert known.code[:3] in ("SUP", "FBK", "NUM", "INC")
+        assert len(known.why) > 20
+
+
+def test_each_op_and_dtype_has_its_turn_before_one_has_a_second() -> None:
+    build = Build()
+    narrow, wide = build.tensor((4,)), build.tensor((4,), "float64")
+    first, second = build.case("aten::exp.default", narrow), build.case("aten::exp.default", build.tensor((8,)))
+    view = build.case("aten::view.default", narrow, (2, 2))
+    other = build.case("aten::exp.default", wide)
+    assert in_rounds([view, first, second, other]) == [first, other, second, view]
+
+
+class FiveSamples:
+    """An entry of OpInfo with samples of 1, 2, 3, 4 and more elements than are looked at."""
+
+    dtypes = (torch.float32,)
+    supports_autograd = False
+
+    def sample_inputs(self, device: str, dtype: torch.dtype, requires_grad: bool) -> list[SimpleNamespace]:
+        sizes = (1, 2, 3, 4, 1 << 20)
+        return [SimpleNamespace(input=torch.empty(n, dtype=dtype), args=(), kwargs={}) for n in sizes]
+
+
+def test_samples_are_spread_over_the_list_and_bounded_in_size() -> None:
+    chosen = samples([FiveSamples()], ["float32", "int64"], 2)
+    assert [(sample.dtype, sample.given.input.numel()) for sample in chosen] == [("float32", 1), ("float32", 3)]
+
+
+@pytest.mark.usefixtures("simulated_device")
+def test_a_healthy_simulated_device_is_not_accused(tmp_path: Path) -> None:
+    output = tmp_path / "rows.json"
+    main(["--ops", *A_FEW, "--dtypes", "float32", "bfloat16", "--samples", "2", "-o", str(output)])
+    found = [from_json(values) for values in json.loads(output.read_text())["rows"]]
+    assert [(row.op, row.said) for row in found if row.alarms] == []
+    total = counts(found)
+    assert total.n_cases > 50
+    assert total.n_different > 5
+    assert total.n_inconclusive == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.timeout(400)
+def test_a_healthy_gpu_is_not_accused(tmp_path: Path) -> None:
+    output = tmp_path / "rows.json"
+    main(["--device", "cuda", "--jobs", "8", "--samples", "2", "--time-budget", "150", "-o", str(output)])
+    found = [from_json(values) for values in json.loads(output.read_text())["rows"]]
+    total = counts(found)
+    assert torch.cuda.is_available()
+    assert total.n_different > 1000
+    assert total.n_alarms <= total.n_different / 1000
