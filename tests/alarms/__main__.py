@@ -25,7 +25,8 @@ import audit
 from audit.replay.engine import DeviceLost, ReplaySettings
 from audit.replay.pool import Pool
 from audit.rules.judge import judge
-from audit.schema import EVIDENCE_BY_BACKEND, Measurement, Run, RunEnd, RunHeader, Source, Started
+from audit.run_records import Run, RunEnd, RunHeader, Started
+from audit.schema import EVIDENCE_BY_BACKEND, Measurement, Source
 from tests.alarms.counted import as_json, row_of
 from tests.alarms.recorded import Recorded, record
 from tests.alarms.samples import DTYPES, entries, samples

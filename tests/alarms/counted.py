@@ -6,8 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 
 from audit.codec import signature_text
+from audit.comparison import Comparison
 from audit.knowledge.op_classes import class_of
-from audit.schema import Case, Comparison, Measurement
+from audit.schema import Case, Measurement
 from audit.verdicts import Verdict
 from tests.alarms.recorded import dtype_of
 
