@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from audit.places import Places
+
 
 @dataclass(frozen=True)
 class TensorFact:
@@ -68,6 +70,14 @@ class Comparison:
     ``noise`` is that of the worst place where it differs over the output (``audit.replay.noise``). ``rounded_once``:
     both sides compute in float32 and round once to a narrower dtype, so that their rms errors agree. Where two runs on
     the device differ, errors and counts are those of the worse one.
+
+    Of an output that is off, which is one with a ratio beyond ``audit.replay.anatomy.PLACED_ABOVE``, with a mask that
+    differs, or of exact standard with a difference: ``wrong`` is where those elements sit, and ``ulp_counts`` the
+    distances of all elements compared from the reference rounded to the dtype, in ULP and by powers of two: entry 0
+    counts 0, entry k counts 2**(k-1) to 2**k - 1, over floats finite on both sides; complex numbers count twice.
+
+    The case ran ``n_runs`` times on the device (0: not recorded); the output of ``n_runs_differing`` was not that which
+    most of them gave, and all of them differ where no two agree. ``n_not_repeated`` elements differ from the first run.
     """
 
     name: str
@@ -98,3 +108,9 @@ class Comparison:
     unseen_fraction: float = 0.0
     sketch: Sketch | None = None
     rounded_once: bool = False
+    ulp_counts: tuple[int, ...] = ()
+    wrong: Places | None = None
+    unwritten: Places | None = None
+    not_repeated: Places | None = None
+    n_runs: int = 0
+    n_runs_differing: int = 0

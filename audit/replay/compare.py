@@ -14,6 +14,7 @@ from typing import Protocol
 import torch
 
 from audit.comparison import Comparison, Standard, TensorFact
+from audit.replay.anatomy import Anatomy, is_off, wrong_elements
 from audit.replay.ties import Tie, really_different
 
 #: Elements looked at in one go: 2 MB of fp64, so that temporaries stay in the cache.
@@ -188,6 +189,12 @@ def _exact(result: Comparison, expected: Expected, actual: torch.Tensor) -> Comp
     first = int(wrong.nonzero()[0])
     floating = actual.dtype.is_floating_point or actual.dtype.is_complex
     largest, rms = error_between(actual, same) if floating else (0.0, 0.0)
+    if result.actual is not None:
+        anatomy = Anatomy(result.actual)
+        for start in range(0, actual.numel(), BLOCK):
+            part = slice(start, start + BLOCK)
+            anatomy.add(wrong[part], actual[part], same[part])
+        result = anatomy.told(result)
     return dataclasses.replace(
         result,
         max_abs_error=largest,
@@ -253,7 +260,7 @@ def numeric(
     place = worst if worst is None or places is None else int(places[worst])
     while counts and counts[-1] == 0:
         counts.pop()
-    return dataclasses.replace(
+    result = dataclasses.replace(
         result,
         reference="fp64" if expected.wide is not None else "same-dtype",
         rounded_once=expected.rounded_once,
@@ -272,6 +279,21 @@ def numeric(
         worst_actual="" if worst is None else _text(actual[worst]),
         worst_expected="" if worst is None else _text(wide[worst]),
     )
+    return _dissected(result, expected, actual, places) if is_off(result) else result
+
+
+def _dissected(result: Comparison, expected: Expected, actual: torch.Tensor, places: torch.Tensor | None) -> Comparison:
+    """``result`` with where the wrong elements sit and the errors in ULP: a second pass over what is off."""
+    wide = expected.wide if expected.wide is not None else expected.same
+    if wide is None or result.actual is None:
+        return result
+    anatomy = Anatomy(result.actual, places)
+    for start in range(0, actual.numel(), BLOCK):
+        part = slice(start, start + BLOCK)
+        same = None if expected.same is None else expected.same[part]
+        wrong = wrong_elements(actual[part], wide[part], same, _noise(expected, start, actual), result.eps)
+        anatomy.add(wrong, actual[part], wide[part])
+    return anatomy.told(result)
 
 
 def _noise(expected: Expected, start: int, actual: torch.Tensor) -> float | torch.Tensor:

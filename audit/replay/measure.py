@@ -281,6 +281,8 @@ class DeviceSide:
                 "n_unwritten": facts.n_unwritten,
                 "first_unwritten": facts.first_unwritten,
                 "n_not_repeated": facts.n_not_repeated,
+                "unwritten": encode(facts.unwritten),
+                "not_repeated": encode(facts.not_repeated),
             }
         return outputs, write_spool(self._folder / f"{case.key}.outputs", contents)
 

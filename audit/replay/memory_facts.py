@@ -6,16 +6,20 @@ from dataclasses import dataclass
 
 import torch
 
+from audit.places import Places
 from audit.replay.compare import flat, packed, same_elements, unravel
+from audit.replay.pattern import places_of
 
 
 @dataclass(frozen=True)
 class MemoryFacts:
-    """Counts over one output; ``first_unwritten`` is an index into it."""
+    """Counts over one output, and where these elements sit; ``first_unwritten`` is an index into it."""
 
     n_unwritten: int = 0
     first_unwritten: tuple[int, ...] = ()
     n_not_repeated: int = 0
+    unwritten: Places | None = None
+    not_repeated: Places | None = None
 
 
 def memory_facts(
@@ -38,7 +42,14 @@ def memory_facts(
         n_unwritten=n_unwritten if written else 0,
         first_unwritten=unravel(int(unwritten.nonzero()[0]), tuple(first.shape)) if written and n_unwritten else (),
         n_not_repeated=int(changed.sum()) if repeats else 0,
+        unwritten=_where(unwritten, first) if written and n_unwritten else None,
+        not_repeated=_where(changed, first) if repeats else None,
     )
+
+
+def _where(mask: torch.Tensor, output: torch.Tensor) -> Places | None:
+    """``mask`` is flat, in logical order."""
+    return places_of(mask.reshape(output.shape), tuple(output.stride()))
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

@@ -14,6 +14,7 @@ import torch
 
 from audit.codec import decode, encode
 from audit.comparison import Comparison, TensorFact
+from audit.places import Places
 from audit.replay import widen
 from audit.replay.compare import Expected, compare, fact_of, flat, worse
 from audit.replay.equivalents import equivalent_of
@@ -372,7 +373,13 @@ def _with_memory_facts(result: Comparison, output: dict[str, Any]) -> Comparison
         n_unwritten=output["n_unwritten"],
         first_unwritten=tuple(output["first_unwritten"]),
         n_not_repeated=output["n_not_repeated"],
+        unwritten=_places(output["unwritten"]),
+        not_repeated=_places(output["not_repeated"]),
     )
+
+
+def _places(found: Any) -> Places | None:
+    return None if found is None else decode(Places, found)
 
 
 def _n_bytes(contents: dict[str, torch.Tensor]) -> int:

@@ -16,14 +16,17 @@ from typing import Any
 import jinja2
 
 from audit.comparison import Comparison
+from audit.places import Places
 from audit.report import device_time, text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
 from audit.report.lost_time import step_limits
 from audit.report.rows import CaseRow, OpRow, case_rows, coverage_of, op_rows, safe_name, status_counts
+from audit.report.ulp_bars import bars, bars_label
 from audit.rules.not_audited import shown_reason
+from audit.rules.places import describe, histogram
 from audit.rules.rates import ceiling_rows
 from audit.rules.remedies import eligible
-from audit.schema import Status
+from audit.schema import Case, Status
 from audit.verdicts import Coverage, Finding, Judgement
 
 #: Ops in the chart; the rest is summed up in one line below it.
@@ -259,6 +262,11 @@ def compared_text(comparison: Comparison) -> str:
     return ", ".join(filter(None, (f"{share} of {total:,} elements exactly", rest)))
 
 
+def place_words(places: Places, case: Case | None, comparison: Comparison) -> str:
+    """``rows 32 to 47 and columns 64 to 79 (one tile of 16 x 16)``."""
+    return describe(places, case, comparison.name, comparison.n_compared)
+
+
 def worst_first(comparisons: tuple[Comparison, ...]) -> list[Comparison]:
     """Outputs with something wrong before the others, so that a list cut short keeps them."""
 
@@ -308,6 +316,9 @@ def _environment(max_log: int, max_items: int) -> jinja2.Environment:
             "place": place_text,
             "worst_first": worst_first,
             "compared": compared_text,
+            "bars": bars,
+            "bars_label": bars_label,
+            "histogram": histogram,
         }
     )
     names: dict[str, Any] = {
@@ -323,6 +334,7 @@ def _environment(max_log: int, max_items: int) -> jinja2.Environment:
         "cost_text": device_time.cost_text,
         "ratio_text": device_time.ratio_text,
         "anchor": safe_name,
+        "place_words": place_words,
     }
     environment.globals.update(names)
     return environment

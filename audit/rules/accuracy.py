@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from audit.comparison import Comparison, TensorFact
+from audit.rules.places import described, histogram, places_data
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import element, number, place
 from audit.run_records import RunHeader
@@ -30,20 +31,20 @@ def beyond_allowance(
         same_dtype = comparison.reference == "same-dtype"
         allowed = thresholds.allowed_ratio_same_dtype if same_dtype else thresholds.allowed_ratio
         if comparison.worst_ratio > allowed:
-            yield _beyond(comparison, allowed)
+            yield _beyond(case, comparison, allowed)
 
 
-def _beyond(comparison: Comparison, allowed: float) -> Finding:
+def _beyond(case: Case, comparison: Comparison, allowed: float) -> Finding:
     error, floor = _worst_error(comparison)
     n_beyond, at_least = count_beyond(comparison, allowed)
     reference = "the same-dtype CPU run" if comparison.reference == "same-dtype" else "fp64"
-    where = ""
+    where, placed = "", described(comparison.wrong, case, comparison)
     if not (comparison.n_nan_mismatch or comparison.n_inf_mismatch):  # else the worst place is that of the mask
-        where = f" at {_worst(comparison)}"
+        where = f"; at {_worst(comparison)}"
     message = (
-        f"{comparison.name} is off by {number(error)}{where} ({reference}); "
-        f"allowed {number(allowed * floor)} = {allowed:g} x floor; {at_least}{n_beyond} of {_compared(comparison)} "
-        f"elements beyond (floor = noise {number(comparison.noise)} + eps {number(comparison.eps)} x |expected|)"
+        f"{comparison.name} is off by {number(error)} from {reference} where {number(allowed * floor)} is allowed, "
+        f"{allowed:g} x (noise {number(comparison.noise)} + eps {number(comparison.eps)} x |expected|){where}; "
+        f"{at_least}{n_beyond} of {_compared(comparison)} elements are beyond{placed}"
     )
     return Finding(
         "NUM201",
@@ -64,8 +65,17 @@ def _beyond(comparison: Comparison, allowed: float) -> Finding:
             "cpu_rms_error": comparison.cpu_rms_error,
             "noise": comparison.noise,
             "eps": comparison.eps,
+            **_anatomy(case, comparison),
         },
     )
+
+
+def _anatomy(case: Case, comparison: Comparison) -> dict[str, str | float]:
+    """Where the wrong elements sit, and the errors in ULP; empty where nobody looked."""
+    found: dict[str, str | float] = {**places_data(comparison.wrong, case, comparison)}
+    if comparison.wrong is not None:
+        found["n_placed"] = comparison.wrong.n
+    return found | ({"ulp": histogram(comparison.ulp_counts)} if comparison.ulp_counts else {})
 
 
 def _compared(comparison: Comparison) -> str:
@@ -134,6 +144,8 @@ def coarser(case: Case, measurement: Measurement, header: RunHeader, thresholds:
 def masks(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
     """NUM202, NUM203: NaN and Inf stand where the reference has them, and nowhere else."""
     for comparison in _judged(measurement):
+        placed = described(comparison.wrong, case, comparison)
+        placed = f"; wrong elements of any kind{placed}" if placed else ""
         for code, what, count in (
             ("NUM202", "NaN", comparison.n_nan_mismatch),
             ("NUM203", "Inf", comparison.n_inf_mismatch),
@@ -146,8 +158,13 @@ def masks(case: Case, measurement: Measurement, header: RunHeader, thresholds: T
                     code,
                     "divergent",
                     f"{comparison.name} has {what} where the reference has none, or the reverse, "
-                    f"in {count} of {comparison.n_elements} elements{where}",
-                    {"output": comparison.name, "n_different": count, "n_elements": comparison.n_elements},
+                    f"in {count} of {comparison.n_elements} elements{where}{placed}",
+                    {
+                        "output": comparison.name,
+                        "n_different": count,
+                        "n_elements": comparison.n_elements,
+                        **_anatomy(case, comparison),
+                    },
                 )
 
 
@@ -164,12 +181,14 @@ def exact(case: Case, measurement: Measurement, header: RunHeader, thresholds: T
                 "NUM204",
                 "divergent",
                 f"{comparison.name} must be bit for bit that of the CPU and differs in {comparison.n_different} of "
-                f"{comparison.n_elements} elements; at {_worst(comparison)}",
+                f"{comparison.n_elements} elements{described(comparison.wrong, case, comparison)}; "
+                f"at {_worst(comparison)}",
                 {
                     "output": comparison.name,
                     "n_different": comparison.n_different,
                     "n_elements": comparison.n_elements,
                     "max_abs_error": comparison.max_abs_error,
+                    **_anatomy(case, comparison),
                 },
             )
 

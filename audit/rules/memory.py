@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from audit.knowledge.tables import matches
+from audit.rules.places import described, places_data
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import place, plural
 from audit.run_records import RunHeader
@@ -31,8 +32,14 @@ def unwritten(case: Case, measurement: Measurement, header: RunHeader, threshold
                 "NUM207",
                 "divergent",
                 f"{comparison.name}: {comparison.n_unwritten} of {comparison.n_elements} elements were never written, "
-                f"the first at {place(comparison.first_unwritten)}; they hold what was in memory before",
-                {"output": comparison.name, "n_unwritten": comparison.n_unwritten, "n_elements": comparison.n_elements},
+                f"the first at {place(comparison.first_unwritten)}{described(comparison.unwritten, case, comparison)}; "
+                "they hold what was in memory before",
+                {
+                    "output": comparison.name,
+                    "n_unwritten": comparison.n_unwritten,
+                    "n_elements": comparison.n_elements,
+                    **places_data(comparison.unwritten, case, comparison),
+                },
             )
 
 

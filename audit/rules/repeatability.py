@@ -1,4 +1,4 @@
-"""NUM208: whether two runs over the same inputs give the same bits."""
+"""NUM208: whether all runs over the same inputs give the same bits."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from audit.comparison import Comparison
 from audit.knowledge.tables import matches
+from audit.rules.places import described, places_data
 from audit.rules.thresholds import Thresholds
 from audit.run_records import RunHeader
 from audit.schema import Case, Measurement
@@ -33,23 +34,32 @@ def not_repeated(case: Case, measurement: Measurement, header: RunHeader, thresh
     promised = header.environment.get(PROMISE, header.settings.get(PROMISE, "")).lower() in ("1", "true")
     promised = promised or ("torch.use_deterministic_algorithms", True) in case.settings
     for comparison in measurement.comparisons:
-        n_unexplained = comparison.n_not_repeated - comparison.n_unwritten
-        if n_unexplained > 0 and comparison.standard != "metadata":
+        if comparison.n_not_repeated > 0 and comparison.standard != "metadata":
             exact = comparison.standard == "exact" and not matches(case.op, FREE_CHOICE)
-            yield _finding(comparison, n_unexplained, promised, exact)
+            yield _finding(case, comparison, promised, exact)
 
 
-def _finding(comparison: Comparison, count: int, promised: bool, exact: bool) -> Finding:
+def _finding(case: Case, comparison: Comparison, promised: bool, exact: bool) -> Finding:
     if promised:
         verdict = "; torch.use_deterministic_algorithms promises that they do not"
     elif exact:
         verdict = "; exact outputs that change are wrong in one run at least"
     else:
         verdict = ""
-    total = comparison.n_elements
+    count, total = comparison.n_not_repeated, comparison.n_elements
+    runs, differing = comparison.n_runs or 2, comparison.n_runs_differing or 2  # older files tell of two runs
     return Finding(
         "NUM208",
         "divergent" if verdict else "supported",
-        f"{comparison.name}: {count} of {total} elements differ between two runs on the same input{verdict}",
-        {"output": comparison.name, "n_not_repeated": count, "n_elements": total, "promised": promised},
+        f"{comparison.name}: {differing} of {runs} runs on the same input differ, in {count:,} of {total:,} elements"
+        f"{described(comparison.not_repeated, case, comparison)}{verdict}",
+        {
+            "output": comparison.name,
+            "n_not_repeated": count,
+            "n_elements": total,
+            "n_runs": runs,
+            "n_runs_differing": differing,
+            "promised": promised,
+            **places_data(comparison.not_repeated, case, comparison),
+        },
     )

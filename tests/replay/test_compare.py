@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from audit.comparison import Comparison
+from audit.comparison import Comparison, TensorFact
 from audit.replay import compare as module
 from audit.replay.compare import Expected, compare, error_between, fact_of, flat, unravel
 from audit.replay.ties import Tie
@@ -113,6 +113,43 @@ def test_without_an_fp64_form_the_cpu_is_the_reference():
     result = compare(expected, torch.tensor([1.0, 3.0]), fact)
     assert (result.reference, result.max_abs_error, result.n_different) == ("same-dtype", 1.0, 1)
     assert result.worst_ratio == pytest.approx(1 / (0.5 + 2 * EPS32))
+
+
+# --- what is off is looked at more closely ----------------------------------------------------------------------------
+
+
+def test_errors_that_are_too_large_are_placed_and_counted_in_ulp():
+    result = numeric([[1.0, 2.0], [1.0, 4.0]], [[1.0, 2.0], [1.0, 1.0]], noise=0.1)
+    assert (result.wrong.n, result.wrong.n_seen, result.wrong.first_offset) == (1, 4, 3)
+    assert (result.ulp_counts[0], sum(result.ulp_counts), len(result.ulp_counts)) == (3, 4, 26)  # 2^24 ULP
+
+
+def test_a_nan_is_placed_and_has_no_distance():
+    result = numeric([1.0, NAN, INF], [1.0, 2.0, 3.0], same=[1.0, 2.0, 3.0])
+    assert (result.wrong.n, result.ulp_counts) == (2, (1,))
+
+
+def test_what_is_right_is_not_looked_at_twice():
+    result = numeric([1.0, 2.0], [1.0, 2.0 + 2 * EPS32], noise=EPS32)
+    assert (result.wrong, result.ulp_counts) == (None, ())
+
+
+def test_the_pieces_of_a_large_output_add_up(monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", 3)
+    result = numeric([[0.0, 9.0], [0.0, 9.0], [0.0, 9.0]], [[0.0] * 2] * 3, noise=0.5)
+    assert [(side.n, side.runs[0].first) for side in result.wrong.along] == [(3, 0), (1, 1)]
+
+
+def test_fp8_is_counted_in_its_own_steps():
+    actual, wide = torch.tensor([1.0, 448.0]), torch.tensor([1.125, 1.0], dtype=torch.float64)
+    fact = TensorFact((2,), (1,), "float8_e4m3fn")
+    result = compare(Expected("o", fact, "numeric", wide=wide, noise=0.01), actual, fact)
+    assert result.ulp_counts == (0, 1, 0, 0, 0, 0, 0, 1)  # 1 ULP, 70 ULP
+
+
+def test_whole_numbers_are_placed_without_ulp():
+    result = exact([[1, 2], [3, 4]], [[1, 2], [9, 8]])
+    assert (result.wrong.n, result.wrong.step, result.ulp_counts) == (2, 1, ())
 
 
 # --- exact ---------------------------------------------------------------------------------------------------------

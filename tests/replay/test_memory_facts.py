@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 
+from audit.places import IndexRun
 from audit.replay.compare import flat
 from audit.replay.memory_facts import MemoryFacts, memory_facts
 
@@ -16,7 +19,17 @@ def filled(byte: int, sizes: tuple[int, ...], dtype: torch.dtype) -> torch.Tenso
 
 
 def facts(first, second, written=True, repeats=True) -> MemoryFacts:
-    return memory_facts(first, second, FILLS, written, repeats)
+    """Without the places."""
+    found = memory_facts(first, second, FILLS, written, repeats)
+    return dataclasses.replace(found, unwritten=None, not_repeated=None)
+
+
+def test_unwritten_and_unrepeated_elements_are_placed_apart():
+    first, second = filled(FILLS[0], (4, 2), torch.float32), filled(FILLS[1], (4, 2), torch.float32)
+    first[:3], second[:3] = 1, 1
+    second[0] = 2
+    found = memory_facts(first, second, FILLS, written=True, repeats=True)
+    assert [found.unwritten.along[0].runs, found.not_repeated.along[0].runs] == [(IndexRun(3, 3),), (IndexRun(0, 0),)]
 
 
 def test_equal_runs_have_nothing_to_say():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from audit.codec import decode, encode
 from audit.comparison import Comparison, Sketch, SketchScale, TensorFact
+from audit.places import IndexRun, IndexSet, Places
 from audit.rules.codes import CODES
 from audit.rules.judge import judge
 from audit.rules.remedies import plan
@@ -175,6 +176,7 @@ def test_the_strategy_makes_what_a_run_file_can_hold(measurement):
 def test_the_strategy_covers_every_class_inside_a_measurement():
     """A field of a new class would otherwise be left at nothing."""
     inside = {Outcome, Comparison, Path, Timing, TensorFact, Kernel, Copy, Sketch, SketchScale}
+    inside |= {Places, IndexSet, IndexRun}
     seen: set[type] = set()
 
     def walk(cls: type) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from audit.places import IndexRun, IndexSet, Places
+
 
 def test_elements_never_written_are_divergent(build):
-    comparison = build.comparison(n_unwritten=5, first_unwritten=(3, 0), n_not_repeated=5)
+    comparison = build.comparison(n_unwritten=5, first_unwritten=(3, 0))
     [finding] = build.findings(build.measurement(comparison))
     assert (finding.code, finding.status) == ("NUM207", "divergent")
     assert "5 of 16 elements were never written, the first at [3, 0]" in finding.message
@@ -21,7 +23,21 @@ def test_uninitialised_outputs_are_what_some_ops_promise(build, op):
 def test_a_float_result_that_changes_from_run_to_run_is_a_note(build):
     [finding] = build.findings(build.measurement(build.comparison(n_not_repeated=2)))
     assert (finding.code, finding.status) == ("NUM208", "supported")
-    assert finding.message == "output 0: 2 of 16 elements differ between two runs on the same input"
+    assert finding.message == "output 0: 2 of 2 runs on the same input differ, in 2 of 16 elements"
+
+
+def test_the_runs_that_differ_are_counted_and_the_elements_placed(build):
+    row = IndexSet(4, 1, 1, (IndexRun(2, 2),), 2, width=1)
+    places = Places(4, 16, (row, IndexSet(4, 4, 1, (IndexRun(0, 3),), 3, width=4)), 4)
+    comparison = build.comparison(n_not_repeated=4, n_runs=5, n_runs_differing=1, not_repeated=places)
+    [finding] = build.findings(build.measurement(comparison))
+    assert finding.message == "output 0: 1 of 5 runs on the same input differ, in 4 of 16 elements: row 2"
+    assert (finding.data["n_runs"], finding.data["places"]) == (5, "row 2")
+
+
+def test_elements_never_written_hide_none_that_did_not_repeat(build):
+    comparison = build.comparison(n_unwritten=5, first_unwritten=(3, 0), n_not_repeated=2)
+    assert build.codes(build.measurement(comparison)) == [("NUM207", "divergent"), ("NUM208", "supported")]
 
 
 def test_it_is_divergent_where_the_program_promised_determinism(build):
