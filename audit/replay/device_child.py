@@ -202,6 +202,7 @@ class DeviceChild:
             "seed": settings.seed,
             "fills": settings.fill_bytes,
             "timing_budget_s": settings.timing_budget_s,
+            "n_repeats": settings.n_repeats,
             "n_threads": settings.n_device_threads,
         }
         self._ready = False

@@ -22,6 +22,7 @@ class ReplaySettings:
     a child and its canary op.
     ``n_device_threads`` and ``n_reference_threads`` bound the
     CPU threads of the children for large cases (None: all cores, one for a simulated device).
+    ``n_repeats``: how often each case runs on the device to be compared bitwise, at least twice.
     ``timing_budget_s`` bounds the timed runs of one case. ``reference_memory_bytes`` caps the address space of the
     reference child (None: no cap). ``lookahead_bytes``: cases with larger operands are not prepared while the device
     is busy with another. After the replay, alternatives are tried for ``alternatives_limit_s`` and at most
@@ -34,6 +35,7 @@ class ReplaySettings:
     steady_limit_s: float = 60.0
     reference_limit_s: float = 600.0
     start_limit_s: float = 180.0
+    n_repeats: int = 2
     timing_budget_s: float = 0.05
     confirm_hangs: bool = False
     seed: int = 0

@@ -23,7 +23,7 @@ from audit.replay.compare import fact_of, flat
 from audit.replay.execute import call, in_phase, with_mutated
 from audit.replay.forwards import with_own_forward
 from audit.replay.inputs import Bound, Storage, bind, seed_generators, storages_of, torch_dtype
-from audit.replay.memory_facts import MemoryFacts, memory_facts
+from audit.replay.memory_facts import MemoryFacts, OutputRuns
 from audit.replay.outcomes import attempt
 from audit.replay.overload import growing_operands, named_arguments, operand_names, resolve
 from audit.replay.spool import on_storage, read_spool, second_run, write_spool
@@ -74,6 +74,7 @@ class DeviceSide:
         fills: tuple[int, int],
         timing_budget_s: float,
         n_threads: int,
+        n_repeats: int = 2,
     ) -> None:
         self._device = device
         self._detectors = detectors
@@ -82,6 +83,7 @@ class DeviceSide:
         self._fills = fills
         self._timing_budget_s = timing_budget_s
         self._n_threads = n_threads
+        self._n_repeats = max(n_repeats, 2)
 
     def measure(self, case: Case, job: dict[str, Any], say: Say) -> dict[str, Any]:
         """Runs the case; ``job`` has the spool ``index``, the ``mutated`` positions and expected ``output_bytes``.
@@ -132,21 +134,30 @@ class DeviceSide:
     # --- the compared runs -----------------------------------------------------------------------------------------
 
     def _runs(self, case: Case, job: dict[str, Any], say: Say, found: Found) -> Outcome:
-        """Two runs with fresh inputs over differently filled memory; of the second, what differs is kept."""
+        """Two runs or more with fresh inputs, over memory filled in two ways.
+
+        The first one's outputs are kept, and of the others the first that differs.
+        """
         say("first call")
         self._device.begin_case(case.op, case.phase)
         found.first = self._run(case, job, self._fills[0], found)
-        say("steady")
-        second = self._run(case, job, self._fills[1], found)
         standard = standard_of(case)
-        for name, tensor in found.first.items():
-            mutated = name.endswith("(mutated)")
-            repeats = standard.must_repeat(name)
-            written = standard.must_be_written(name) and not mutated
-            other = second.get(name, tensor.new_empty(0))
-            found.facts[name] = memory_facts(tensor, other, self._fills, written, repeats)
-            if found.facts[name].n_not_repeated and (other.shape, other.dtype) == (tensor.shape, tensor.dtype):
-                found.second[name] = other
+        runs = {
+            name: OutputRuns(
+                tensor,
+                written=standard.must_be_written(name) and not name.endswith("(mutated)"),
+                repeats=standard.must_repeat(name),
+            )
+            for name, tensor in found.first.items()
+        }
+        for n in range(1, self._n_repeats):
+            say("steady")
+            another = self._run(case, job, self._fills[n % 2], found)
+            for name, tensor in found.first.items():
+                other = another.get(name, tensor.new_empty(0))
+                if runs[name].add(other, self._fills if n == 1 else None):
+                    found.second.setdefault(name, other)
+        found.facts = {name: output.facts() for name, output in runs.items()}
         return Outcome("ok")
 
     def _run(self, case: Case, job: dict[str, Any], fill: int, found: Found) -> dict[str, torch.Tensor]:
@@ -283,6 +294,8 @@ class DeviceSide:
                 "n_not_repeated": facts.n_not_repeated,
                 "unwritten": encode(facts.unwritten),
                 "not_repeated": encode(facts.not_repeated),
+                "n_runs": facts.n_runs,
+                "n_runs_differing": facts.n_runs_differing,
             }
         return outputs, write_spool(self._folder / f"{case.key}.outputs", contents)
 

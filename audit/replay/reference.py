@@ -375,6 +375,8 @@ def _with_memory_facts(result: Comparison, output: dict[str, Any]) -> Comparison
         n_not_repeated=output["n_not_repeated"],
         unwritten=_places(output["unwritten"]),
         not_repeated=_places(output["not_repeated"]),
+        n_runs=output["n_runs"],
+        n_runs_differing=output["n_runs_differing"],
     )
 
 

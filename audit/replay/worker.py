@@ -127,7 +127,8 @@ def _device_handlers(setup: Message, channel: Channel) -> tuple[dict[str, Handle
     n_threads = setup["n_threads"] or (1 if info.backend == "sim" else torch.get_num_threads())
     budget_s = min(setup["timing_budget_s"], _SIM_TIMING_BUDGET_S if info.backend == "sim" else math.inf)
     first, second = setup["fills"]
-    side = DeviceSide(device, detectors, Path(setup["folder"]), setup["seed"], (first, second), budget_s, n_threads)
+    folder, n_repeats = Path(setup["folder"]), setup["n_repeats"]
+    side = DeviceSide(device, detectors, folder, setup["seed"], (first, second), budget_s, n_threads, n_repeats)
     canary = canary_passes(device)
 
     def say(stage: str) -> None:

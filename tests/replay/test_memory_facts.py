@@ -8,7 +8,7 @@ import torch
 
 from audit.places import IndexRun
 from audit.replay.compare import flat
-from audit.replay.memory_facts import MemoryFacts, memory_facts
+from audit.replay.memory_facts import MemoryFacts, OutputRuns, memory_facts
 
 FILLS = (0x5B, 0xA4)
 
@@ -19,9 +19,34 @@ def filled(byte: int, sizes: tuple[int, ...], dtype: torch.dtype) -> torch.Tenso
 
 
 def facts(first, second, written=True, repeats=True) -> MemoryFacts:
-    """Without the places."""
+    """Without places, and without the number of runs."""
     found = memory_facts(first, second, FILLS, written, repeats)
-    return dataclasses.replace(found, unwritten=None, not_repeated=None)
+    return dataclasses.replace(found, unwritten=None, not_repeated=None, n_runs=0, n_runs_differing=0)
+
+
+def differing(*runs: list[float]) -> tuple[int, int, int]:
+    """(runs that differ, all runs, elements that differ from the first)."""
+    output = OutputRuns(torch.tensor(runs[0]), written=True, repeats=True)
+    for n, run in enumerate(runs[1:]):
+        output.add(torch.tensor(run), FILLS if n == 0 else None)
+    found = output.facts()
+    return found.n_runs_differing, found.n_runs, found.n_not_repeated
+
+
+def test_the_runs_that_differ_from_most_are_counted():
+    assert differing([1.0, 2.0], [1.0, 2.0], [1.0, 2.0]) == (0, 3, 0)
+    assert differing([1.0, 2.0], [1.0, 3.0]) == (2, 2, 1)
+    assert differing([1.0, 2.0], [1.0, 2.0], [9.0, 2.0]) == (1, 3, 1)
+    assert differing([1.0, 2.0], [1.0, 5.0], [1.0, 5.0]) == (1, 3, 1)  # the first is the odd one
+    assert differing([1.0, 2.0], [1.0, 5.0], [7.0, 2.0]) == (3, 3, 2)
+
+
+def test_what_was_not_written_does_not_make_a_later_run_differ():
+    first, second = filled(FILLS[0], (2,), torch.float32), filled(FILLS[1], (2,), torch.float32)
+    output = OutputRuns(first, written=True, repeats=True)
+    output.add(second, FILLS)
+    output.add(first.clone())
+    assert (output.facts().n_runs_differing, output.facts().n_unwritten) == (0, 2)
 
 
 def test_unwritten_and_unrepeated_elements_are_placed_apart():
