@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from audit.comparison import Comparison
 from audit.replay.compare import Expected, compare, fact_of, flat
-from audit.replay.sampled import linear_output
+from audit.replay.sampled import bilinear, linear_output
 from audit.replay.sampled.products import product_of
 from audit.replay.sampled.sketch import sums_of
 from audit.replay.stream import Stream
@@ -20,7 +20,7 @@ from audit.rules.whole_output import allowed_variance, log10_chance
 @pytest.fixture(autouse=True)
 def _few_lines(monkeypatch):
     """As few exact rows and columns as a small product can have."""
-    monkeypatch.setattr(linear_output, "MOST", 6)
+    monkeypatch.setattr(bilinear, "MOST", 6)
 
 
 def sampled(op, arguments, out, seed=1):

@@ -12,8 +12,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from audit.replay.stream import Stream
+
 #: Bytes of one widened piece of an operand.
 PIECE_BYTES = 32 << 20
+#: One row (column) in so many is compared exactly, at least and at most as many as follow. Together with the sketch
+#: this keeps to a tenth of the full reference's time.
+ONE_IN, FEWEST, MOST = 128, 4, 64
+#: Tiles of GPU kernels begin at multiples of these; the lines beside a few such edges are always among the exact ones.
+_EDGES = (16, 64, 128, 256)
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,11 @@ class Bilinear(ABC):
     def depth(self) -> int: ...
 
     @property
+    def transforms(self) -> int:
+        """How often an algorithm in use rounds each factor to the operands' dtype before it multiplies."""
+        return 0
+
+    @property
     @abstractmethod
     def column_dim(self) -> int:
         """The dimension of ``right`` that is the output's columns."""
@@ -59,8 +71,8 @@ class Bilinear(ABC):
         """The elements of the whole output, given in logical order, as [parts, rows, columns]."""
 
     @abstractmethod
-    def restricted(self, index: Tensor) -> tuple[Bilinear, Tensor]:
-        """The same for some rows (or parts) alone, and the places of its elements: what ``view`` of a range has."""
+    def restricted(self, stream: Stream) -> tuple[Bilinear, Tensor]:
+        """The same for a few rows with all their columns, and the flat indices of its elements in the whole output."""
 
     @abstractmethod
     def row_fourths(self) -> Tensor:
@@ -73,11 +85,6 @@ class Bilinear(ABC):
         chosen = (torch.arange(n) if c is None else c for n, c in ((parts, None), (n_rows, rows), (n_columns, columns)))
         part, row, column = (index * stride for index, stride in zip(chosen, strides, strict=True))
         return part.view(-1, 1, 1) + row.view(1, -1, 1) + column
-
-    @property
-    @abstractmethod
-    def n_restrictable(self) -> int:
-        """What ``restricted`` chooses among."""
 
     @property
     def flops(self) -> float:
@@ -143,3 +150,17 @@ class Bilinear(ABC):
             return product
         whole = self.addend.expand(-1, -1, self.shape[2]) if self.addend.shape[2] == 1 else self.addend
         return product + whole[:, :, index].to(product.dtype) * (self.beta * (1 + moved))
+
+
+def lines_of(n: int, stream: Stream, n_wanted: int | None = None) -> Tensor:
+    """Some of ``n`` rows or columns: the first and the last, others anywhere, in order.
+
+    As many as ``n_wanted``, or one in ONE_IN and, where these are many, those beside a few edges of tiles.
+    """
+    n_some = min(n, max(FEWEST, min(MOST, n // ONE_IN)) if n_wanted is None else n_wanted)
+    spread = stream.distinct(n_some, 0, n - 1)
+    if n_some < MOST // 2:
+        return spread
+    edges = [place for edge in _EDGES for near in (edge, n // edge * edge) for place in (near - 1, near)]
+    lines: Tensor = torch.unique(torch.cat((spread, torch.tensor([place for place in edges if 0 <= place < n]))))
+    return lines

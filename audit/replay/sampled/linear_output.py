@@ -10,15 +10,10 @@ from torch import Tensor
 
 from audit.comparison import Comparison, SketchScale, TensorFact
 from audit.replay.compare import Expected, actual_sizes, error_between, numeric, unravel
-from audit.replay.sampled.bilinear import PIECE_BYTES, Bilinear
+from audit.replay.sampled.bilinear import PIECE_BYTES, Bilinear, lines_of
 from audit.replay.sampled.sketch import Blocks, blocks_of, compared, keys_of, random_weights, sums_of, typical_of
 from audit.replay.stream import Stream
 
-#: One row (column) in so many is compared exactly, at least and at most as many as follow. Together with the sketch
-#: this keeps to a tenth of the full reference's time.
-ONE_IN, FEWEST, MOST = 128, 4, 64
-#: Tiles of GPU kernels begin at multiples of these; the lines beside a few such edges are always among the exact ones.
-_EDGES = (16, 64, 128, 256)
 #: Columns with NaN or Inf where none was expected that are computed exactly; of more, these many.
 _MOST_ODD = 32
 #: Unit roundoff of the accumulator: float32, and float64 for a float64 output.
@@ -80,7 +75,7 @@ class LinearOutput:
         replaced = self._replaced(view, columns, values)
         sums = sums_of(view, self.blocks, replaced, columns)
         sketch = compared(self.reference, sums, self._accumulation(sums.rounding), judged, self.distinct, self.blocks,
-                          _MADE_OF, typical)  # fmt: skip
+                          self._made_of, typical)  # fmt: skip
         sketch = dataclasses.replace(sketch, scales=tuple(self._placed(scale, result) for scale in sketch.scales))
         seen = float(judged.to(torch.float64).mean()) * (1 - float(self.left_out.to(torch.float64).mean()))
         return dataclasses.replace(
@@ -121,6 +116,11 @@ class LinearOutput:
         known = torch.where(torch.isfinite(view[:, :, columns]), view[:, :, columns].to(torch.float64), wide)
         return known.masked_fill(self.left_out[columns], 0.0)
 
+    @property
+    def _made_of(self) -> str:
+        more = ", with those of a fast convolution" if self.form.transforms else ""
+        return f"one rounding to the output's dtype and the accumulator's own{more}"
+
     def _accumulation(self, rounding: Tensor) -> Tensor:
         """What summing in the accumulator's precision adds to the variance of each entry.
 
@@ -132,11 +132,10 @@ class LinearOutput:
         squares = rounding * (12 / torch.finfo(self.form.dtype).eps ** 2 * 7 / 3)  # of c, by the mean mantissa
         walk = unit**2 / 3 * depth * (self.accumulation / 2 + squares / 3)
         cut = (unit * depth / _TOGETHER) ** 2 / 4 if self.form.dtype.itemsize == 2 else 0.0
-        total = walk + cut * (squares + self.accumulation)
+        eps = max(torch.finfo(operand.dtype).eps for operand in (self.form.left, self.form.right))
+        transformed = self.form.transforms * (eps / 2) ** 2 / 3
+        total = walk + cut * squares + (cut + transformed) * self.accumulation
         return total * 2 if self.form.dtype == torch.float64 else total  # the reference has the same
-
-
-_MADE_OF = "one rounding to the output's dtype and the accumulator's own"
 
 
 # --- what is computed beforehand -------------------------------------------------------------------------------------
@@ -144,9 +143,9 @@ _MADE_OF = "one rounding to the output's dtype and the accumulator's own"
 
 def prepared(form: Bilinear, stream: Stream) -> LinearOutput:
     """Computes the exact rows and columns of ``form`` and the reference's sketch."""
-    rows, columns = lines_of(form.n_restrictable, stream), lines_of(form.shape[2], stream)
+    columns = lines_of(form.shape[2], stream)
     factors = form.depth_factors(_moves(form, stream))
-    exact_rows, right = _pass_over_right(form, rows, factors, stream)
+    exact_rows, right = _pass_over_right(form, factors, stream)
     exact, reference = _pass_over_left(form, columns, factors, right)
     blocks, distinct = blocks_of(right.weights, keys_of(right.keys))
     squares = (
@@ -155,17 +154,6 @@ def prepared(form: Bilinear, stream: Stream) -> LinearOutput:
         * form.for_parts(_in_blocks(right.fourths.sqrt(), blocks.squares))
     )
     return LinearOutput(form, together(exact_rows, exact), blocks, distinct, right.left_out, reference, squares)
-
-
-def lines_of(n: int, stream: Stream) -> Tensor:
-    """Some of ``n`` lines: the first and the last, those beside a few edges of tiles, others anywhere; in order."""
-    n_wanted = min(n, max(FEWEST, min(MOST, n // ONE_IN)))
-    spread = stream.distinct(n_wanted, 0, n - 1)
-    if n_wanted < MOST // 2:
-        return spread
-    edges = [place for edge in _EDGES for near in (edge, n // edge * edge) for place in (near - 1, near)]
-    chosen: Tensor = torch.unique(torch.cat((spread, torch.tensor([place for place in edges if 0 <= place < n]))))
-    return chosen
 
 
 def _moves(form: Bilinear, stream: Stream) -> Tensor:
@@ -191,8 +179,8 @@ class _Right:
     left_out: Tensor
 
 
-def _pass_over_right(form: Bilinear, rows: Tensor, factors: Tensor, stream: Stream) -> tuple[Exact, _Right]:
-    small, places = form.restricted(rows)
+def _pass_over_right(form: Bilinear, factors: Tensor, stream: Stream) -> tuple[Exact, _Right]:
+    small, places = form.restricted(stream)
     n_columns, dim = form.shape[2], form.column_dim
     weights = random_weights(n_columns, stream)
     width = weights.shape[1]

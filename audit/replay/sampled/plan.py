@@ -8,10 +8,13 @@ from typing import Any
 import torch
 
 from audit.replay.compare import Expected, fact_of
+from audit.replay.equivalents import equivalent_of
 from audit.replay.execute import call, with_mutated
 from audit.replay.inputs import Bound, bind, storages_of, torch_dtype
 from audit.replay.outcomes import attempt
 from audit.replay.overload import base_of, named_arguments, resolve, written_operands
+from audit.replay.sampled.bilinear import Bilinear
+from audit.replay.sampled.convolution_calls import BACKWARDS, FORWARDS, forward_of, gradients_of
 from audit.replay.sampled.linear_output import prepared
 from audit.replay.sampled.products import PRODUCTS, product_of
 from audit.replay.standards import standard_of
@@ -24,6 +27,7 @@ FLOPS_LIMIT = 2.0**36
 #: No case of fewer operand bytes reaches that: an attention of 16,384 tokens and one head of 64 has 6 MiB.
 _BYTES_LIMIT = 1 << 20
 _META = torch.device("meta")
+_KNOWN = PRODUCTS | FORWARDS | BACKWARDS
 Operand = Callable[[int, TensorSpec], torch.Tensor]
 
 
@@ -35,20 +39,40 @@ def expectations(case: Case, operand: Operand, seed: int) -> dict[str, Expected]
     if case.op.partition("::")[0] != "aten" or sum(storage.nbytes for storage in storages_of(case)) < _BYTES_LIMIT:
         return None
     base = base_of(case.op)
-    if base not in PRODUCTS or case.grads is not None or standard_of(case).standard != "numeric":
+    if base not in _KNOWN or case.grads is not None or standard_of(case).standard != "numeric":
         return None
     outputs = _meta_outputs(case, seed)
-    if len(outputs) != 1:
-        return None
-    [(name, output)] = outputs.items()
-    if not output.dtype.is_floating_point or output.dtype.itemsize < 2 or not output.numel():
+    if not outputs or not all(_is_plain_float(output) for output in outputs.values()):
         return None
     bound = bind(case, operand, torch.device("cpu"), seed)
-    product = product_of(base, _arguments(case, bound), output.dtype)
-    if product is None or product.flops <= FLOPS_LIMIT:
+    forms = _forms(base, _arguments(case, bound), outputs)
+    if forms.keys() != outputs.keys() or sum(form.flops for form in forms.values()) <= FLOPS_LIMIT:
         return None
-    sampled = prepared(product.with_wider_columns(), Stream(seed, case.key, "sampled"))
-    return {name: Expected(name, fact_of(output), "numeric", sampled=sampled)}
+    return {
+        name: Expected(
+            name, fact_of(outputs[name]), "numeric", sampled=prepared(form, Stream(seed, case.key, "sampled", name))
+        )
+        for name, form in forms.items()
+    }
+
+
+def _forms(base: str, arguments: Mapping[str, Any], outputs: Mapping[str, torch.Tensor]) -> dict[str, Bilinear]:
+    """Each output as a bilinear one; fewer than ``outputs`` where one is of another kind."""
+    if base in BACKWARDS:
+        return gradients_of(arguments, outputs, ("output 0", "output 1", "output 2"))
+    [(name, output)] = outputs.items() if len(outputs) == 1 else [("", torch.empty(0))]
+    if not name:
+        return {}
+    if base in PRODUCTS:
+        product = product_of(base, arguments, output.dtype)
+        form = None if product is None else product.with_wider_columns()
+    else:
+        form = forward_of(base, arguments, output)
+    return {} if form is None else {name: form}
+
+
+def _is_plain_float(output: torch.Tensor) -> bool:
+    return output.dtype.is_floating_point and output.dtype.itemsize >= 2 and output.numel() > 0
 
 
 def _arguments(case: Case, bound: Bound) -> Mapping[str, Any]:
@@ -66,7 +90,8 @@ def _meta_outputs(case: Case, seed: int) -> dict[str, torch.Tensor]:
 
     def run() -> dict[str, torch.Tensor]:
         bound = bind(case, operand, _META, seed)
-        produced = with_mutated(case, bound, call(case, resolve(case.op), bound), written_operands(case))
+        op = equivalent_of(case.op) or resolve(case.op)
+        produced = with_mutated(case, bound, call(case, op, bound), written_operands(case))
         return {item.name: item.tensor for item in produced if item.tensor is not None}
 
     outputs = attempt(run)

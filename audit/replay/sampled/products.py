@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from audit.replay.sampled.bilinear import PIECE_BYTES, Bilinear
+from audit.replay.sampled.bilinear import PIECE_BYTES, Bilinear, lines_of
 from audit.replay.sampled.sketch import WIDTH
+from audit.replay.stream import Stream
 
 
 @dataclass(frozen=True)
@@ -64,15 +65,12 @@ class Product(Bilinear):
                 result[part, row : row + n_rows] = some.square().square_().sum(-1)
         return result
 
-    def restricted(self, index: Tensor) -> tuple[Bilinear, Tensor]:
+    def restricted(self, stream: Stream) -> tuple[Bilinear, Tensor]:
+        index = lines_of(self.left.shape[1], stream)
         addend = self.addend
         if addend is not None and addend.shape[1] > 1:
             addend = addend[:, index]
         return dataclasses.replace(self, left=self.left[:, index], addend=addend), self.places(rows=index)
-
-    @property
-    def n_restrictable(self) -> int:
-        return self.left.shape[1]
 
     def with_wider_columns(self) -> Product:
         """The same output seen so that a sketch saves most: with at least as many columns as rows."""
