@@ -63,7 +63,7 @@ def holds(form, whole):
     assert result.worst_ratio <= 4  # two fp64 results in different orders
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(calls())
 def test_exact_parts_and_sketch_of_a_convolution_are_those_of_the_whole(call):
     arguments, _ = call
@@ -71,7 +71,7 @@ def test_exact_parts_and_sketch_of_a_convolution_are_those_of_the_whole(call):
     holds(forward_of("convolution", arguments, whole), whole)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(calls())
 def test_exact_parts_and_sketch_of_its_gradients_are_those_of_the_whole(call):
     arguments, gradient = call

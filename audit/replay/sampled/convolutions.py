@@ -1,4 +1,5 @@
-"""Convolutions as bilinear outputs: forward, transposed, and the gradients of input and weight, in one to three dimensions.
+"""Convolutions as bilinear outputs: forward, transposed, and the gradients of input and weight, in one to three
+dimensions.
 
 A column is an output channel, a part an image and a group; the rows are the places of the image. A few channels of a
 convolution are products of the kernel's matrices with the image, added where each place of the kernel puts them.
@@ -11,6 +12,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +21,9 @@ from audit.replay.sampled.bilinear import PIECE_BYTES, Bilinear, lines_of
 from audit.replay.stream import Stream
 
 #: Images, and rows of places in each, of which all channels are compared.
-_IMAGES, _LINES = 3, 4
+_IMAGES, _LINES = 2, 3
+#: Of the last dimensions of a tensor.
+Index = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,13 @@ class Geometry:
     def n_kernel(self) -> int:
         return math.prod(self.kernel)
 
-    def reaches(self) -> Iterator[tuple[int, tuple[slice, ...], tuple[slice, ...]]]:
+    def reaches(self) -> Iterator[tuple[int, Index, Index]]:
         """For each place of the kernel: its number, and which narrow places meet which wide ones."""
         for number, place in enumerate(itertools.product(*map(range, self.kernel))):
             sides = [self._reach(dim, at) for dim, at in enumerate(place)]
             if all(side is not None for side in sides):
-                yield number, tuple(s[0] for s in sides if s), tuple(s[1] for s in sides if s)
+                narrow, wide = (tuple(side[which] for side in sides if side) for which in (0, 1))
+                yield number, (..., *narrow), (..., *wide)
 
     def _reach(self, dim: int, at: int) -> tuple[slice, slice] | None:
         """Narrow place i meets the wide place i x stride - padding + at x dilation."""
@@ -86,6 +91,10 @@ class Convolution(Bilinear):
         return self.channels * self.geometry.n_kernel
 
     @property
+    def flops(self) -> float:
+        return 2 * super().flops  # the CPU's fp64 convolution makes half as many a second as its product
+
+    @property
     def transforms(self) -> int:
         return 0 if self.geometry.n_kernel == 1 else 2  # Winograd's, of image and kernel: MIOpen and cuDNN choose it
 
@@ -119,18 +128,23 @@ class Convolution(Bilinear):
 
     def _add(self, kernels: Tensor, images: Tensor, result: Tensor) -> None:
         """Adds the product of every place of the kernel; all at once where each place of the image is met."""
-        n_kernel, _, n_columns, _ = kernels.shape
         if all(step == 1 for step in self.geometry.stride):
-            stacked = kernels.transpose(0, 1).flatten(1, 2)  # [groups, kernel x columns, channels]
-            met = torch.matmul(stacked, images.flatten(3)).unflatten(2, (n_kernel, n_columns))
-            met = met.unflatten(-1, self.places_in)
+            met = self._met(kernels, images)
             for number, narrow, wide in self.geometry.reaches():
-                result[(..., *narrow)] += met[(slice(None), slice(None), number, slice(None), *wide)]
+                result[narrow] += met[:, :, number][wide]
             return
         for number, narrow, wide in self.geometry.reaches():
-            some = images[(..., *wide)]
+            some = images[wide]
             product = torch.matmul(kernels[number], some.flatten(3))
-            result[(..., *narrow)] += product.unflatten(-1, some.shape[3:])
+            result[narrow] += product.unflatten(-1, some.shape[3:])
+
+    def _met(self, kernels: Tensor, images: Tensor) -> Tensor:
+        """Every place of the kernel times every place of the image, [images, groups, kernel, columns, places]."""
+        stacked = kernels.transpose(0, 1).flatten(1, 2)  # [groups, kernel x columns, channels]
+        met = torch.matmul(stacked, images.flatten(3))
+        met = met.unflatten(2, (kernels.shape[0], kernels.shape[2]))
+        placed: Tensor = met.unflatten(-1, self.places_in)
+        return placed
 
     def row_fourths(self) -> Tensor:
         ones = torch.ones(self.groups, 1, 1, *self.geometry.kernel, dtype=torch.float64)
@@ -148,14 +162,24 @@ class Convolution(Bilinear):
         reach = (geometry.kernel[0] - 1) * geometry.dilation[0] + 1
         starts = lines * geometry.stride[0] - geometry.padding[0]
         at = starts.view(-1, 1) + torch.arange(reach)
-        inside = (at >= 0) & (at < geometry.wide[0])
-        bands = self.left[images][:, :, at.clamp(0, geometry.wide[0] - 1)]  # [images, channels, lines, reach, ...]
-        bands = torch.where(inside.view(1, 1, *inside.shape, *[1] * (len(geometry.wide) - 1)), bands, 0)
-        bands = bands.transpose(1, 2).flatten(0, 1)
         small = dataclasses.replace(
-            geometry, padding=(0, *geometry.padding[1:]), wide=(reach, *geometry.wide[1:]), narrow=(1, *geometry.narrow[1:])
+            geometry,
+            padding=(0, *geometry.padding[1:]),
+            wide=(reach, *geometry.wide[1:]),
+            narrow=(1, *geometry.narrow[1:]),
         )
-        return dataclasses.replace(self, left=bands, geometry=small, addend=_first_image(self.addend, self.groups, len(bands))), self._line_places(images, lines)
+        return self._banded(images, at, small), self._line_places(images, lines)
+
+    def _banded(self, images: Tensor, at: Tensor, geometry: Geometry) -> Bilinear:
+        """The same for lines of the input alone: for each image and row of ``at`` an image of those lines."""
+        n_lines = self.places_in[0]
+        inside = ((at >= 0) & (at < n_lines)).view(1, 1, *at.shape, *[1] * (len(self.places_in) - 1))
+        bands = torch.where(inside, self.left[images][:, :, at.clamp(0, n_lines - 1)], 0)
+        bands = bands.transpose(1, 2).flatten(0, 1)  # [images x lines, channels, reach, ...]
+        addend = self.addend
+        if addend is not None and addend.shape[0] > 1:
+            addend = addend[: self.groups].repeat(len(bands), 1, 1)
+        return dataclasses.replace(self, left=bands, geometry=geometry, addend=addend)
 
     def _line_places(self, images: Tensor, lines: Tensor) -> Tensor:
         """Flat indices of ``lines`` of ``images``, [images x lines x groups, places in a line, columns]."""
@@ -167,10 +191,6 @@ class Convolution(Bilinear):
         place = torch.arange(n_line).view(1, 1, 1, -1, 1)
         column = torch.arange(n_columns).view(1, 1, 1, 1, -1) * n_rows
         return (image + line + group + place + column).flatten(0, 2)
-
-
-def _first_image(addend: Tensor | None, groups: int, n_images: int) -> Tensor | None:
-    return addend if addend is None or addend.shape[0] == 1 else addend[:groups].repeat(n_images, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -197,29 +217,32 @@ class TransposedConvolution(Convolution):
         return right.flatten(3).permute(3, 0, 2, 1)
 
     def _add(self, kernels: Tensor, images: Tensor, result: Tensor) -> None:
+        met = self._met(kernels, images)
         for number, narrow, wide in self.geometry.reaches():
-            some = images[(..., *narrow)]
-            product = torch.matmul(kernels[number], some.flatten(3))
-            result[(..., *wide)] += product.unflatten(-1, some.shape[3:])
+            result[wide] += met[:, :, number][narrow]
 
     def restricted(self, stream: Stream) -> tuple[Bilinear, Tensor]:
-        """Some images whole where there are many, else none of all channels: the columns have every place."""
-        n_images = self.left.shape[0]
-        images = lines_of(n_images, stream, max(1, min(2, n_images // 64)))
-        form = dataclasses.replace(self, left=self.left[images], addend=_first_image(self.addend, self.groups, len(images)))
-        parts = (images.view(-1, 1) * self.groups + torch.arange(self.groups)).flatten()
-        return form, self.places()[parts] if n_images == len(images) else self._part_places(parts)
-
-    def _part_places(self, parts: Tensor) -> Tensor:
-        _, rows, columns = self.shape
-        return parts.view(-1, 1, 1) * (rows * columns) + torch.arange(rows).view(1, -1, 1) + torch.arange(columns) * rows
+        """As of a convolution, where the lines are among those that the first place of a kernel reaches."""
+        geometry = self.geometry
+        step, padding, reach = geometry.stride[0], geometry.padding[0], (geometry.kernel[0] - 1) * geometry.dilation[0]
+        images = lines_of(self.left.shape[0], stream, _IMAGES)
+        multiples = lines_of(-(-geometry.wide[0] // step), stream, _LINES)
+        first = -((reach - padding) // step)  # of the narrow lines that meet the wide line 0
+        at = (multiples + first).view(-1, 1) + torch.arange(max(1, padding // step - first + 1))
+        small = dataclasses.replace(
+            geometry,
+            padding=(padding - first * step, *geometry.padding[1:]),
+            narrow=(at.shape[1], *geometry.narrow[1:]),
+            wide=(1, *geometry.wide[1:]),
+        )
+        return self._banded(images, at, small), self._line_places(images, multiples * step)
 
 
 @dataclass(frozen=True)
 class WeightGradient(Convolution):
     """Left is [images, groups x channels, wide places], right the gradient [images, groups, columns, narrow places].
 
-    The output is [groups x columns, channels, kernel]: its rows are channels and places of the kernel, its parts groups.
+    The output is [groups x columns, channels, kernel]: rows are channels and places of the kernel, parts are groups.
     """
 
     @property
@@ -250,10 +273,31 @@ class WeightGradient(Convolution):
             images = self.left[start : start + step].to(right.dtype)
             images = images.reshape(-1, groups, self.channels, *self.geometry.wide)
             some = right[start : start + step]
-            for number, narrow, wide in self.geometry.reaches():
-                first, second = images[(..., *wide)].flatten(3), some[(..., *narrow)].flatten(3)
-                result[:, :, number] += torch.matmul(first, second.transpose(2, 3)).sum(0)
+            self._add_places(images, some, result)
         return result.flatten(1, 2)
+
+    def _add_places(self, images: Tensor, right: Tensor, result: Tensor) -> None:
+        """Adds the product of each place of the kernel. Without strides its operands are ranges of padded images, laid
+        out alike: nothing is copied for a place."""
+        geometry = self.geometry
+        if any(step != 1 for step in geometry.stride):
+            for number, narrow, wide in geometry.reaches():
+                first, second = images[wide].flatten(3), right[narrow].flatten(3)
+                result[:, :, number] += torch.matmul(first, second.transpose(2, 3)).sum(0)
+            return
+        reach = [(k - 1) * d for k, d in zip(geometry.kernel, geometry.dilation, strict=True)]
+        sizes = [narrow + more for narrow, more in zip(geometry.narrow, reach, strict=True)]
+        pads = [(p, size - wide - p) for p, size, wide in zip(geometry.padding, sizes, geometry.wide, strict=True)]
+        padded = torch.nn.functional.pad(images, [pad for pair in reversed(pads) for pad in pair]).flatten(3)
+        spread = torch.nn.functional.pad(right, [pad for more in reversed(reach) for pad in (0, more)]).flatten(3)
+        for number, place in enumerate(itertools.product(*map(range, geometry.kernel))):
+            shift = sum(
+                at * d * math.prod(sizes[dim + 1 :])
+                for dim, (at, d) in enumerate(zip(place, geometry.dilation, strict=True))
+            )
+            n = padded.shape[3] - shift
+            product = torch.matmul(padded[..., shift:], spread[..., :n].transpose(2, 3))
+            result[:, :, number] += product.sum(0)
 
     def row_fourths(self) -> Tensor:
         """Of all places, also those that some places of the kernel do not meet: an upper bound."""

@@ -65,10 +65,9 @@ def _forms(base: str, arguments: Mapping[str, Any], outputs: Mapping[str, torch.
         return {}
     if base in PRODUCTS:
         product = product_of(base, arguments, output.dtype)
-        form = None if product is None else product.with_wider_columns()
-    else:
-        form = forward_of(base, arguments, output)
-    return {} if form is None else {name: form}
+        return {} if product is None else {name: product.with_wider_columns()}
+    convolution = forward_of(base, arguments, output)
+    return {} if convolution is None else {name: convolution}
 
 
 def _is_plain_float(output: torch.Tensor) -> bool:
