@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from audit.comparison import Comparison, SketchScale, TensorFact
-from audit.replay.compare import Expected, actual_sizes, error_between, numeric, unravel
+from audit.replay.compare import actual_sizes, error_between, unravel
 from audit.replay.sampled.bilinear import PIECE_BYTES, Bilinear, lines_of
+from audit.replay.sampled.exact import Exact, together
 from audit.replay.sampled.sketch import Blocks, blocks_of, compared, keys_of, random_weights, sums_of, typical_of
 from audit.replay.stream import Stream
+from audit.comparison import Comparison, SketchScale
 
 #: Columns with NaN or Inf where none was expected that are computed exactly; of more, these many.
 _MOST_ODD = 32
@@ -23,32 +24,6 @@ _SINGLE_UNIT = 2.0**-24
 _TOGETHER = 8
 #: Random numbers along the depth go round after so many; a prime.
 _PERIOD = 65_521
-
-
-@dataclass(frozen=True)
-class Exact:
-    """Elements that were computed in fp64, flat: their ``places`` in the output, and what else is known of them."""
-
-    places: Tensor
-    wide: Tensor
-    own: Tensor
-    change: float
-
-    def expected(self, result: Comparison) -> Expected:
-        """``own`` is what a correct algorithm in the output's dtype gives, ``change`` that of ``wide`` when the
-        operands move by one rounding step."""
-        largest, rms = error_between(self.own, self.wide)
-        fact, noise = result.expected or TensorFact((), (), ""), max(largest, self.change)
-        return Expected(result.name, fact, "numeric", "", self.own, self.wide, noise, largest, rms)
-
-
-def together(first: Exact, second: Exact) -> Exact:
-    """All elements of both, each once."""
-    places, order = torch.cat((first.places, second.places)).sort(stable=True)
-    fresh = torch.ones_like(places, dtype=torch.bool)
-    fresh[1:] = places[1:] != places[:-1]
-    wide, own = (torch.cat(pair)[order][fresh] for pair in ((first.wide, second.wide), (first.own, second.own)))
-    return Exact(places[fresh], wide, own, max(first.change, second.change))
 
 
 @dataclass(frozen=True)
@@ -70,7 +45,7 @@ class LinearOutput:
         judged &= ~more
         exact = self.exact if values is None else together(self.exact, values)
         elements = actual[exact.places]
-        result = numeric(result, exact.expected(result), elements, exact.places)
+        result = exact.compare(result, actual)
         typical = typical_of(elements.to(torch.float64) - exact.wide, exact.wide, self.form.dtype)
         replaced = self._replaced(view, columns, values)
         sums = sums_of(view, self.blocks, replaced, columns)
@@ -78,9 +53,7 @@ class LinearOutput:
                           self._made_of, typical)  # fmt: skip
         sketch = dataclasses.replace(sketch, scales=tuple(self._placed(scale, result) for scale in sketch.scales))
         seen = float(judged.to(torch.float64).mean()) * (1 - float(self.left_out.to(torch.float64).mean()))
-        return dataclasses.replace(
-            result, n_compared=exact.places.numel(), unseen_fraction=max(0.0, 1 - seen), sketch=sketch
-        )
+        return dataclasses.replace(result, unseen_fraction=max(0.0, 1 - seen), sketch=sketch)
 
     def _placed(self, scale: SketchScale, result: Comparison) -> SketchScale:
         """With its first element's index in the output for a place."""

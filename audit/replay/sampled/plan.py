@@ -13,6 +13,7 @@ from audit.replay.execute import call, with_mutated
 from audit.replay.inputs import Bound, bind, storages_of, torch_dtype
 from audit.replay.outcomes import attempt
 from audit.replay.overload import base_of, named_arguments, resolve, written_operands
+from audit.replay.sampled.attention_calls import ATTENTIONS, attention_of, expected_of, is_covered
 from audit.replay.sampled.bilinear import Bilinear
 from audit.replay.sampled.convolution_calls import BACKWARDS, FORWARDS, forward_of, gradients_of
 from audit.replay.sampled.linear_output import prepared
@@ -39,6 +40,8 @@ def expectations(case: Case, operand: Operand, seed: int) -> dict[str, Expected]
     if case.op.partition("::")[0] != "aten" or sum(storage.nbytes for storage in storages_of(case)) < _BYTES_LIMIT:
         return None
     base = base_of(case.op)
+    if base in ATTENTIONS:
+        return _attention(base, case, operand, seed)
     if base not in _KNOWN or case.grads is not None or standard_of(case).standard != "numeric":
         return None
     outputs = _meta_outputs(case, seed)
@@ -54,6 +57,18 @@ def expectations(case: Case, operand: Operand, seed: int) -> dict[str, Expected]
         )
         for name, form in forms.items()
     }
+
+
+def _attention(base: str, case: Case, operand: Operand, seed: int) -> dict[str, Expected] | None:
+    if standard_of(case).standard != "numeric":
+        return None
+    bound = bind(case, operand, torch.device("cpu"), seed)
+    arguments = named_arguments(case.op, bound.args, bound.kwargs)
+    attention = attention_of(base, arguments, bound) if is_covered(base, arguments) else None
+    if attention is None or attention.flops <= FLOPS_LIMIT:
+        return None
+    with torch.no_grad():
+        return expected_of(base, arguments, bound, attention, Stream(seed, case.key, "sampled"))
 
 
 def _forms(base: str, arguments: Mapping[str, Any], outputs: Mapping[str, torch.Tensor]) -> dict[str, Bilinear]:
