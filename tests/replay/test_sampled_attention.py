@@ -7,11 +7,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from audit.comparison import Comparison
 from audit.replay.compare import Expected, compare, fact_of, flat
 from audit.replay.inputs import Bound
 from audit.replay.sampled.attention_calls import attention_of, expected_of
 from audit.replay.stream import Stream
-from audit.comparison import Comparison
 
 NAME = "scaled_dot_product_attention"
 

@@ -9,12 +9,12 @@ from typing import Any
 from torch import Tensor
 
 from audit.codec import contiguous_strides
+from audit.comparison import TensorFact
 from audit.replay.compare import Expected
 from audit.replay.inputs import Bound
 from audit.replay.sampled.attention import Attention, forward_parts, key_gradient_parts, query_gradient_parts
 from audit.replay.sampled.exact import Exact, ExactParts
 from audit.replay.stream import Stream
-from audit.comparison import TensorFact
 
 _COMPOSITE = "scaled_dot_product_attention"
 _KERNELS = ("flash", "efficient", "cudnn")

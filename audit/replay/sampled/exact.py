@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from audit.replay.compare import Expected, error_between, numeric
 from audit.comparison import Comparison, TensorFact
+from audit.replay.compare import Expected, error_between, numeric
 
 
 @dataclass(frozen=True)
