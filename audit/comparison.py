@@ -78,6 +78,10 @@ class Comparison:
 
     The case ran ``n_runs`` times on the device (0: not recorded); the output of ``n_runs_differing`` was not that which
     most of them gave, and all of them differ where no two agree. ``n_not_repeated`` elements differ from the first run.
+
+    ``third`` says by what third way the CPU computed it again where the two were far apart; ``third_ratio`` is then the
+    device's largest error ratio against that, by the same floor, ``third_n_different`` the elements that differ (exact
+    outputs) or have NaN or Inf on one side.
     """
 
     name: str
@@ -114,3 +118,6 @@ class Comparison:
     not_repeated: Places | None = None
     n_runs: int = 0
     n_runs_differing: int = 0
+    third: str = ""
+    third_ratio: float = 0.0
+    third_n_different: int = 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from audit.comparison import Comparison, TensorFact
 from audit.rules.places import described, histogram, places_data
-from audit.rules.thresholds import Thresholds
+from audit.rules.thresholds import DEFAULT, Thresholds
 from audit.rules.wording import element, number, place
 from audit.run_records import RunHeader
 from audit.schema import Case, Measurement
@@ -15,10 +15,41 @@ from audit.verdicts import Finding
 
 
 def _judged(measurement: Measurement) -> tuple[Comparison, ...]:
-    """The comparisons that say something of the op: it returned, and its inputs had arrived intact."""
+    """The comparisons that say something of the op: it returned, its inputs had arrived intact, and the CPU does not
+    contradict itself where it contradicts the device."""
+    return tuple(comparison for comparison in _told(measurement) if not _is_doubtful(comparison))
+
+
+def _told(measurement: Measurement) -> tuple[Comparison, ...]:
     if measurement.device.kind != "ok" or measurement.n_damaged_inputs:
         return ()
     return measurement.comparisons
+
+
+def _is_doubtful(comparison: Comparison) -> bool:
+    """Whether a third way agrees with the device: by bits where these count, else within the default allowance."""
+    if not comparison.third or comparison.third_n_different:
+        return False
+    return comparison.standard == "exact" or comparison.third_ratio <= DEFAULT.allowed_ratio
+
+
+def doubted(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
+    """INC914: the CPU gives another answer by a third way, and that is the device's."""
+    for comparison in _told(measurement):
+        if _is_doubtful(comparison):
+            yield Finding(
+                "INC914",
+                "inconclusive",
+                f"{comparison.name}: the CPU contradicts itself: its answer differs from the device's at "
+                f"{_worst(comparison)}, and computed by {comparison.third} it agrees with the device",
+                {
+                    "output": comparison.name,
+                    "worst_ratio": comparison.worst_ratio,
+                    "n_different": comparison.n_different,
+                    "third": comparison.third,
+                    "third_ratio": comparison.third_ratio,
+                },
+            )
 
 
 def beyond_allowance(

@@ -69,4 +69,5 @@ CODES: Mapping[str, str] = {
     "INC911": "The audit stopped before it",
     "INC912": "The trace holds an op of one device",
     "INC913": "Nothing was replayed",
+    "INC914": "The reference is in doubt",
 }

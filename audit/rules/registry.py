@@ -55,6 +55,7 @@ RULES: tuple[Rule, ...] = (
     speed.slower_than_cpu,
     speed.far_from_the_limit,
     speed.first_call,
+    accuracy.doubted,
     inconclusive.reference_failed,
     inconclusive.device_not_judged,
     inconclusive.nothing_compared,

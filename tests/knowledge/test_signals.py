@@ -15,7 +15,8 @@ from audit.knowledge.signals import load_signals, load_variables, match_signal, 
         ("UserWarning: 1Torch was not compiled with flash attention.", "falling_back"),
         ("Torch was not compiled with cuDNN attention.", "expected_on_rocm"),
         (
-            "HIPBLAS_STATUS_NOT_SUPPORTED when calling hipblasLtMatmul. Will attempt to recover by calling cublas instead.",
+            "HIPBLAS_STATUS_NOT_SUPPORTED when calling hipblasLtMatmul. Will attempt to recover by calling cublas "
+            "instead.",
             "falling_back",
         ),
         ("LSTM with projections is not supported with MIOpen. Using default implementation.", "falling_back"),

@@ -177,3 +177,22 @@ def test_of_ops_that_round_more_than_once_and_of_few_elements_that_is_not_asked(
     few = build.comparison(worst_ratio=3.4, rms_error=0.33, cpu_rms_error=0.054, n_elements=9, rounded_once=True)
     assert build.codes(build.measurement(several)) == []
     assert build.codes(build.measurement(few)) == []
+
+
+def test_a_cpu_that_contradicts_itself_accuses_nobody(build):
+    doubtful = {"third": "torch's decomposition", "third_ratio": 0.5}
+    measurement = build.measurement(build.comparison(worst_ratio=100.0, ratio_counts=(1,) * 7, **doubtful))
+    [finding] = build.findings(measurement)
+    assert (finding.code, finding.status) == ("INC914", "inconclusive")
+    assert "computed by torch's decomposition it agrees with the device" in finding.message
+    exact = build.measurement(build.comparison("exact", n_different=3, third="its parts", third_n_different=0))
+    assert build.codes(exact) == [("INC914", "inconclusive")]
+
+
+def test_a_third_way_that_agrees_with_the_cpu_leaves_the_finding(build):
+    told = {"third": "torch's decomposition", "third_ratio": 90.0}
+    assert build.codes(build.measurement(build.comparison(worst_ratio=100.0, ratio_counts=(1,) * 7, **told))) == [
+        ("NUM201", "divergent")
+    ]
+    exact = build.measurement(build.comparison("exact", n_different=3, third="its parts", third_n_different=1))
+    assert build.codes(exact) == [("NUM204", "divergent")]
