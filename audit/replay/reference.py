@@ -17,6 +17,7 @@ from audit.comparison import Comparison, TensorFact
 from audit.places import Places
 from audit.replay import widen
 from audit.replay.compare import Expected, compare, fact_of, flat, worse
+from audit.replay.dequantised import formula_of
 from audit.replay.equivalents import equivalent_of
 from audit.replay.execute import Produced, call, in_phase, mutated_name, with_mutated
 from audit.replay.expectation import change, expected_of
@@ -189,11 +190,15 @@ class Reference:
         locality: Locality = "output"
         if standard.standard == "numeric":
             op = resolve(case.op)
-            locality = locality_of(case, op)
-            wide, seconds = self._wide(case, lambda: op, contents, prepared.mutated, move=False)
+            locality, formula = locality_of(case, op), formula_of(case.op)
+            wide, seconds = self._wide(case, lambda: formula or op, contents, prepared.mutated, move=False)
             prepared.notes += [] if wide else ["no fp64 form of this op on the CPU: compared in its own dtype"]
             if not wide:
                 moved = [self._moved_narrow(case, contents, prepared.mutated)]
+            elif formula is not None:
+                prepared.notes.append(
+                    "reference by the documented formula, dequantised; noise from the CPU's own error"
+                )
             elif seconds <= PERTURB_LIMIT_S and _n_bytes(contents) <= PERTURB_LIMIT_BYTES:
                 apart = widen.movable(case) if locality == "element" else [None]
                 moved = [self._wide(case, lambda: op, contents, prepared.mutated, True, name)[0] for name in apart]
