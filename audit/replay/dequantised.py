@@ -23,7 +23,7 @@ def formula_of(op: str) -> Callable[..., Any] | None:
 
 
 def _scaled_mm(a, b, scale_a, scale_b, bias=None, scale_result=None, out_dtype=None, use_fast_accum=False):
-    """One scale for an operand, or one for each row of ``a`` and column of ``b``; ``scale_result`` is for fp8 results."""
+    """Scales of the whole, or of each row of ``a`` and column of ``b``; ``scale_result`` is for fp8 results."""
     result = _scaled(a, scale_a, 0) @ _scaled(b, scale_b, 1)
     result = result if bias is None else result + bias.double()
     return result if scale_result is None else result * scale_result
