@@ -54,6 +54,6 @@ def remarks(timing: Timing) -> list[str]:
     if timing.lead_us == 0.0:
         return ["timed with warm caches, and with the host beside the device: no memory was left to flush them"]
     if timing.host_us > timing.lead_us and not timing.waits:
-        ahead = f"{timing.host_us:.0f} us to issue, {timing.lead_us:.0f} us of it ahead of the device"
+        ahead = f"{timing.host_us:.0f} µs to issue, {timing.lead_us:.0f} µs of it ahead of the device"
         return [f"the time may have gaps in which the device waited for the host: the call takes {ahead}"]
     return []

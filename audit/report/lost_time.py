@@ -49,13 +49,28 @@ def _ranking(title: str, groups: list[LostTime]) -> Ranking:
     return Ranking(title, tuple(groups[:MAX_GROUPS]), max(len(groups) - MAX_GROUPS, 0))
 
 
+def lost_text(group: LostTime) -> str:
+    """What the group loses; of what has no limit nobody knows."""
+    return "–" if group.us > 0 and group.without_floor_us >= group.us else text.time_text(group.lost_us)
+
+
+def lost_share_text(group: LostTime, step: Step) -> str:
+    """The same in percent of the step."""
+    return "–" if lost_text(group) == "–" else text.share_text(group.lost_us, step.us)
+
+
 def _sentences(step: Step, judgement: Judgement) -> list[str]:
     """What a step takes, what it would gain, how much of the device's arithmetic it uses, who waits for whom."""
     several = f" (of {step.n_steps}, on average)" if step.n_steps > 1 else ""
+    n_cases = text.plural(len(judgement.verdicts), "case")
+    untimed = f", not counting {step.n_untimed} of {n_cases} that were not timed" if step.n_untimed else ""
     said = [
-        f"A step{several} takes {text.time_text(step.us)} of device time. With every call at its limit it would gain "
-        f"{text.time_text(step.lost_us)} ({text.share_text(step.lost_us, step.us)})."
+        f"A step{several} takes {text.time_text(step.us)} of device time{untimed}. With every call at its limit "
+        f"it would gain {text.time_text(step.lost_us)} ({text.share_text(step.lost_us, step.us)})."
     ]
+    beside = [(step.bus_us, "copies between host and device"), (step.no_case_us, "what is no case")]
+    if left_out := [f"{text.time_text(us)} of {what}" for us, what in beside if us > 0]:
+        said.append(f"Not in it: {' and '.join(left_out)}.")
     if step.without_floor_us:
         share = text.share_text(step.without_floor_us, step.us)
         said.append(f"{text.time_text(step.without_floor_us)} ({share}) are of ops for which no limit is known.")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from audit.report import device_time, text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
-from audit.report.lost_time import step_limits
+from audit.report.lost_time import lost_share_text, lost_text, step_limits
 from audit.report.page import amount_text
 from audit.report.rows import CaseRow, case_rows, coverage_of
 from audit.rules.not_audited import shown_reason
@@ -146,8 +146,8 @@ def _limits(judgement: Judgement) -> list[str]:
     body = [
         [
             escaped(group.name, 80),
-            text.time_text(group.lost_us),
-            text.share_text(group.lost_us, limits.step.us),
+            lost_text(group),
+            lost_share_text(group, limits.step),
             text.time_text(group.us),
             text.count_text(group.n_calls),
         ]

@@ -19,7 +19,7 @@ from audit.comparison import Comparison
 from audit.places import Places
 from audit.report import device_time, text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
-from audit.report.lost_time import step_limits
+from audit.report.lost_time import lost_share_text, lost_text, step_limits
 from audit.report.rows import CaseRow, OpRow, case_rows, coverage_of, op_rows, safe_name, status_counts
 from audit.report.ulp_bars import bars, bars_label
 from audit.rules.not_audited import shown_reason
@@ -333,6 +333,8 @@ def _environment(max_log: int, max_items: int) -> jinja2.Environment:
         "MAX_KERNELS": device_time.MAX_KERNELS,
         "cost_text": device_time.cost_text,
         "ratio_text": device_time.ratio_text,
+        "lost_text": lost_text,
+        "lost_share_text": lost_share_text,
         "anchor": safe_name,
         "place_words": place_words,
     }

@@ -1,4 +1,4 @@
-"""What rules ask of a case: the dtypes of its tensors, the ops that it is known under, the calls seen."""
+"""What rules ask of a case: the dtypes of its tensors, the ops that it is known under, what its calls launched."""
 
 from __future__ import annotations
 
@@ -17,6 +17,16 @@ def dtypes_of(case: Case) -> tuple[str, ...]:
 def n_calls_seen(measurement: Measurement) -> int:
     """The calls that kernels and copies are of together, at least one."""
     return max(measurement.path.n_calls, 1)
+
+
+def launches_a_call(measurement: Measurement) -> float:
+    """Kernels that one call launched, on average, as far as they were seen."""
+    return sum(kernel.count for kernel in measurement.path.kernels) / n_calls_seen(measurement)
+
+
+def kernels_us(measurement: Measurement) -> float:
+    """Device time of the kernels of one call, on average."""
+    return sum(kernel.us for kernel in measurement.path.kernels) / n_calls_seen(measurement)
 
 
 def ops_of(case: Case, measurement: Measurement | None) -> tuple[str, ...]:

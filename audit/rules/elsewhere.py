@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from audit.rules.arguments import is_transfer
 from audit.rules.ideal_time import ideal_of
 from audit.rules.side_by_side import times_by_kind
-from audit.rules.speed import TIMED, fixed_us
+from audit.rules.speed import TIMED, cost_text, fixed_us, has_spread
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import duration
 from audit.run_records import Run
@@ -62,7 +62,7 @@ def _slower(
 ) -> Iterator[Finding]:
     here, other = measurement.device_time, there.times[case.key]
     scale = _scale(case, measurement, run, there)
-    if here is None or scale is None or other.median_us <= 0:
+    if here is None or scale is None or other.median_us <= 0 or not (has_spread(here) and has_spread(other)):
         return
     expected_us = other.median_us * scale
     factor = thresholds.slower_than_baseline_factor if _is_same(run, there) else thresholds.slower_than_elsewhere_factor
@@ -75,7 +75,7 @@ def _slower(
         "SPD405",
         "slow",
         f"takes {duration(here.median_us)}; {duration(other.median_us)} on {there.device.name} ({there.evidence})"
-        f"{brought}: {here.median_us / expected_us:.3g} times that, {cost_us / 1000:.3g} ms over {case.n_calls} calls",
+        f"{brought}: {here.median_us / expected_us:.3g} times that; it costs {cost_text(cost_us, case)}",
         {
             "device_us": here.median_us,
             "there_us": other.median_us,

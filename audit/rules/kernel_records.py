@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from audit.rules.arguments import n_calls_seen
+from audit.rules.arguments import kernels_us, launches_a_call, n_calls_seen
+from audit.rules.speed import launch_or_guess_us
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import duration, plural
 from audit.run_records import Run, RunHeader
@@ -15,8 +16,6 @@ from audit.verdicts import Finding
 EXPLAINED_FRACTION = 0.5
 #: Kernels beside each other on several streams, and clocks that differ from run to run, stay below this.
 OVERLAP_FACTOR = 2.0
-#: What a launch costs where the device's was not measured; an H200 takes 5 us from event to event, older cards 10.
-LAUNCH_US = 10.0
 #: More cases than this without a complete path make a remark on the whole run.
 UNSEEN_FRACTION = 0.1
 #: So many launches long must the time be: below it the cost of the events is most of it.
@@ -43,12 +42,11 @@ def unexplained(case: Case, measurement: Measurement, header: RunHeader, thresho
     path, time = measurement.path, measurement.device_time
     if header.source.kind == IMPORTED or measurement.device.kind != "ok" or not path.complete or time is None:
         return
-    launch_us = header.ceilings.launch_us.median if header.ceilings is not None else LAUNCH_US
+    launch_us = launch_or_guess_us(header, thresholds)
     if not host_was_ahead(time) or path.moved_us is None or time.median_us < MIN_LAUNCHES * launch_us:
         return
-    n_calls = n_calls_seen(measurement)
-    seen_us = (sum(kernel.us for kernel in path.kernels) + path.moved_us) / n_calls
-    launches_us = launch_us * sum(kernel.count for kernel in path.kernels) / n_calls
+    seen_us = kernels_us(measurement) + path.moved_us / n_calls_seen(measurement)
+    launches_us = launch_us * launches_a_call(measurement)
     data = {"kernel_us": seen_us, "device_us": time.median_us}
     if seen_us + launches_us < EXPLAINED_FRACTION * time.median_us:
         message = f"explain {duration(seen_us)} of {duration(time.median_us)}: records may be missing"

@@ -1,7 +1,8 @@
 """What a program loses to the limits of its device: calls x (time - floor), by op, by module and by library.
 
 A step is the program's recorded calls over its steps, so what it does once before them is spread over them. Traffic
-between host and device is left out: it is bound by the bus, and most of it happens once.
+between host and device is left out: it is bound by the bus, and most of it happens once. So are views in which nothing
+ran: between the events around one lies a microsecond or two, which is the events' own.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from audit.knowledge.op_classes import class_of
 from audit.rules.arguments import is_transfer
+from audit.rules.floor import ran_nothing
 from audit.rules.rates import rates_of
 from audit.rules.work import work_of
 from audit.run_records import Run
@@ -40,7 +43,8 @@ class Step:
 
     ``flops`` are those of products, convolutions and attention, each counted once though recomputed; ``peak_us`` is the
     least time in which the device could do them at the rates of their dtypes, None where a rate is not known.
-    ``host_us`` is what the host takes to issue all calls, None where it was not measured.
+    ``host_us`` is what the host takes to issue all calls, None where it was not measured. Not in ``us``: ``bus_us`` of
+    copies between host and device, ``no_case_us`` of kernels that no case stands for, and ``n_untimed`` of the cases.
     """
 
     n_steps: int
@@ -50,6 +54,9 @@ class Step:
     flops: float
     peak_us: float | None
     host_us: float | None
+    bus_us: float = 0.0
+    no_case_us: float = 0.0
+    n_untimed: int = 0
 
     @property
     def utilisation(self) -> float | None:
@@ -86,13 +93,14 @@ def lost_by_library(run: Run, verdicts: Iterable[Verdict]) -> list[LostTime]:
 
 def step_of(run: Run, verdicts: Iterable[Verdict]) -> Step | None:
     """None where nothing was timed on a GPU, which ``verdicts`` show by their times."""
-    cases = {case.key: case for case in run.cases}
+    verdicts = list(verdicts)
     timed = _timed(run, verdicts)
     if not timed:
         return None
-    total = _sum("", timed, _n_steps(run))
-    flops, peak_us = _arithmetic(run, [cases[verdict.key] for verdict in timed])
     n = _n_steps(run)
+    total = _sum("", timed, n)
+    keys, transfers = {verdict.key for verdict in timed}, _transfers(run)
+    flops, peak_us = _arithmetic(run, [case for case in run.cases if case.key in keys])
     return Step(
         n,
         total.us,
@@ -100,7 +108,10 @@ def step_of(run: Run, verdicts: Iterable[Verdict]) -> Step | None:
         total.without_floor_us,
         flops / n,
         None if peak_us is None else peak_us / n,
-        _host_us(run, timed, n),
+        _host_us(run, [verdict for verdict in verdicts if verdict.key not in transfers], n),
+        bus_us=sum(verdict.total_us or 0.0 for verdict in verdicts if verdict.key in transfers) / n,
+        no_case_us=sum(kernel.us for item in run.header.not_audited for kernel in item.kernels) / n,
+        n_untimed=sum(verdict.total_us is None for verdict in verdicts),
     )
 
 
@@ -109,8 +120,19 @@ def _n_steps(run: Run) -> int:
 
 
 def _timed(run: Run, verdicts: Iterable[Verdict]) -> list[Verdict]:
-    transfers = {case.key for case in run.cases if is_transfer(case)}
-    return [verdict for verdict in verdicts if verdict.total_us is not None and verdict.key not in transfers]
+    """What took time on the device."""
+    transfers = _transfers(run)
+    return [
+        verdict
+        for verdict in verdicts
+        if verdict.total_us is not None
+        and verdict.key not in transfers
+        and not (class_of(verdict.op) == "view" and ran_nothing(run.measurements.get(verdict.key)))
+    ]
+
+
+def _transfers(run: Run) -> frozenset[str]:
+    return frozenset(case.key for case in run.cases if is_transfer(case))
 
 
 def _grouped(run: Run, verdicts: Iterable[Verdict], name: Callable[[Verdict], str]) -> list[LostTime]:
@@ -157,10 +179,13 @@ def _arithmetic(run: Run, cases: Iterable[Case]) -> tuple[float, float | None]:
     return flops, peak_us if is_whole and flops else None
 
 
-def _host_us(run: Run, timed: Iterable[Verdict], n_steps: int) -> float | None:
+def _host_us(run: Run, issued_by: Iterable[Verdict], n_steps: int) -> float | None:
+    """Views too: they take the host time."""
     issued = [
         time.host_us * verdict.n_calls
-        for verdict in timed
-        if (time := run.measurements[verdict.key].device_time) is not None and time.host_us is not None
+        for verdict in issued_by
+        if (measurement := run.measurements.get(verdict.key)) is not None
+        and (time := measurement.device_time) is not None
+        and time.host_us is not None
     ]
     return sum(issued) / n_steps if issued else None

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from audit.knowledge.expectations import expectation_of
-from audit.rules.arguments import is_transfer, n_calls_seen
+from audit.rules.arguments import is_transfer, kernels_us, launches_a_call
 from audit.rules.ideal_time import IdealTime, ideal_of
+from audit.rules.rates import launch_us
 from audit.rules.thresholds import Thresholds
-from audit.rules.wording import duration, size
+from audit.rules.wording import duration, plural, size
 from audit.run_records import RunHeader
 from audit.schema import Case, Measurement, Timing
 from audit.verdicts import Finding
@@ -29,7 +30,9 @@ def slower_than_cpu(
 ) -> Iterator[Finding]:
     """SPD401: slower by a factor, beyond both sides' noise, and above what launching any kernel costs."""
     device, reference = measurement.device_time, measurement.reference_time
-    if header.device.backend not in TIMED or device is None or reference is None or is_transfer(case):
+    if header.device.backend not in TIMED or device is None or reference is None:
+        return
+    if is_transfer(case) or not has_spread(device):
         return
     device_us, reference_us = device.median_us - device.iqr_us, reference.median_us + reference.iqr_us
     if device.median_us < thresholds.slow_floor_us or device_us <= thresholds.slower_than_cpu_factor * reference_us:
@@ -40,7 +43,7 @@ def slower_than_cpu(
         "SPD401",
         "slow",
         f"takes {duration(device.median_us)} on the device and {duration(reference.median_us)} on the CPU, "
-        f"{factor} that; {cost_us / 1000:.3g} ms over {case.n_calls} calls",
+        f"{factor} that; it costs {cost_text(cost_us, case)}",
         {
             "device_us": device.median_us,
             "device_iqr_us": device.iqr_us,
@@ -52,11 +55,25 @@ def slower_than_cpu(
     )
 
 
+def has_spread(time: Timing) -> bool:
+    """Whether the noise is known: one call of a recording has none. A replay has called twice at least."""
+    return time.n > 1 or time.first_us is not None
+
+
+def cost_text(us: float, case: Case) -> str:
+    """``7 ms over 12 calls``."""
+    return f"{duration(us)} over {plural(case.n_calls, 'call')}"
+
+
+def launch_or_guess_us(header: RunHeader, thresholds: Thresholds) -> float:
+    """Microseconds of a launch: as measured on the device, else as much as any takes."""
+    return launch_us(header.ceilings) or thresholds.unmeasured_launch_us
+
+
 def fixed_us(measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> float:
     """What a call may take whatever it does: launches, by the kernels that ran."""
-    launch_us = header.ceilings.launch_us.median if header.ceilings is not None else thresholds.unmeasured_launch_us
-    n_kernels = sum(kernel.count for kernel in measurement.path.kernels) / n_calls_seen(measurement)
-    return thresholds.fixed_launches * launch_us * max(n_kernels, 1.0)
+    n_launches = max(launches_a_call(measurement), 1.0)
+    return thresholds.fixed_launches * launch_or_guess_us(header, thresholds) * n_launches
 
 
 def far_from_the_limit(
@@ -64,7 +81,7 @@ def far_from_the_limit(
 ) -> Iterator[Finding]:
     """SPD403: a share of the device's rates below what is expected of any sound kernel of its class."""
     time = measurement.device_time
-    if header.device.backend not in TIMED or time is None or is_transfer(case):
+    if header.device.backend not in TIMED or time is None or is_transfer(case) or not has_spread(time):
         return
     ideal = ideal_of(case, measurement, header.device, header.ceilings)
     expected = expectation_of(ideal.work.op_class, ideal.bound) if ideal is not None else None
@@ -84,7 +101,7 @@ def far_from_the_limit(
         "slow",
         f"takes {duration(time.median_us)}; it {does} {amount}, for which the device needs {duration(ideal.us)} at its "
         f"rates {rates}: {100 * ideal.us / time.median_us:.2g} % of them, at least {100 * fraction:.2g} % are expected "
-        f"of {ideal.work.op_class}; {cost_us / 1000:.3g} ms over {case.n_calls} calls{_collisions(case, ideal)}",
+        f"of {ideal.work.op_class}; that costs {cost_text(cost_us, case)}{_collisions(case, ideal)}",
         {
             "device_us": time.median_us,
             "device_iqr_us": time.iqr_us,
@@ -109,8 +126,8 @@ def _collisions(case: Case, ideal: IdealTime) -> str:
 def _busy_us(time: Timing, measurement: Measurement) -> float:
     """What the device surely worked: the median less its spread, or less where its kernels took less between gaps."""
     least_us = time.median_us - time.iqr_us
-    kernels_us = sum(kernel.us for kernel in measurement.path.kernels) / n_calls_seen(measurement)
-    return min(least_us, kernels_us) if measurement.path.complete and kernels_us else least_us
+    worked_us = kernels_us(measurement)
+    return min(least_us, worked_us) if measurement.path.complete and worked_us else least_us
 
 
 def first_call(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:

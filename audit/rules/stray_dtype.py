@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from audit.knowledge.op_classes import class_of
 from audit.rules.arguments import dtypes_of
 from audit.rules.rates import rates_of
-from audit.rules.speed import TIMED, fixed_us
+from audit.rules.speed import TIMED, cost_text, fixed_us
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import duration
 from audit.run_records import Run
@@ -50,8 +50,8 @@ def _stray(case: Case, measurement: Measurement, usual: str, run: Run, threshold
         "SPD404",
         "slow",
         f"multiplies in float64, the program's other products are in {usual}, in which this device is "
-        f"{narrow / wide:.2g} times as fast; {duration(time.median_us)} a call, up to {duration(saved_us)} over "
-        f"{case.n_calls} calls would be saved",
+        f"{narrow / wide:.2g} times as fast; {duration(time.median_us)} a call, up to "
+        f"{cost_text(saved_us, case)} would be saved",
         {
             "device_us": time.median_us,
             "dtype": _WIDE,

@@ -20,9 +20,9 @@ def element(text: str) -> str:
 
 
 def duration(us: float) -> str:
-    """``830 us``, ``12 ms``, ``3.4 s``."""
+    """``830 µs``, ``12 ms``, ``3.4 s``."""
     if us < 1_000:
-        return f"{us:.3g} us"
+        return f"{us:.3g} µs"
     if us < 1_000_000:
         return f"{us / 1_000:.3g} ms"
     return f"{us / 1_000_000:.3g} s"

@@ -102,8 +102,8 @@ def test_a_call_that_takes_the_host_longer_than_any_lead_is_said_to_have_gaps(ti
     found = timed(1000, kernel_us=2.0, issue_us=8.0)
     assert (found.host_us, found.lead_us, found.waits) == (8000.0, 4800.0, False)
     assert remarks(found) == [
-        "the time may have gaps in which the device waited for the host: the call takes 8000 us to issue, "
-        "4800 us of it ahead of the device"
+        "the time may have gaps in which the device waited for the host: the call takes 8000 µs to issue, "
+        "4800 µs of it ahead of the device"
     ]
 
 

@@ -64,7 +64,7 @@ def test_a_case_that_nobody_compared_is_not_called_supported(tmp_path: Path) -> 
     assert judgement.verdicts[0].library == "hipBLASLt (TensileLite)"
     assert judgement.headline == (
         "Imported from a profile of AMD Instinct MI300X (gfx942), nothing was replayed and no numbers were compared: "
-        "1 case of 1 op took 2.5 us; path: no op with a finding."
+        "1 case of 1 op took 2.5 µs; path: no op with a finding."
     )
 
 

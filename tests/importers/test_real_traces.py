@@ -206,4 +206,4 @@ def test_the_slow_product_of_timesformer_is_slow_by_the_limits_of_its_own_device
         found = [v for v in verdicts if any(f.code == "SPD403" for f in v.findings)]
         slow[gpu] = [v.op for v in sorted(found, key=lambda v: -(v.total_us or 0.0))]
     assert slow["mi300x"][0] == "aten::bmm.default"
-    assert slow["h100"] == ["aten::convolution.default"]  # the patches of three channels: 1.3 ms for 30 GFLOP
+    assert slow["h100"] == []  # its patches of three channels took 1.3 ms for 30 GFLOP, once: that is no spread

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from audit.report import markdown, page, summary, terminal
-from audit.report.lost_time import step_limits
+from audit.report.lost_time import lost_share_text, lost_text, step_limits
 from audit.rules.judge import judge
+from audit.rules.lost_time import LostTime, Step
 from audit.run_records import Run
-from audit.schema import Ceilings, Rate, Source, TensorSpec, Timing
+from audit.schema import Ceilings, Kernel, NotAudited, Rate, Source, TensorSpec, Timing
 from tests.rules.conftest import Build
 
 CEILINGS = Ceilings(Rate(4000.0, 1.0, 9), {"float32": Rate(100.0, 1.0, 9)}, Rate(4.0, 0.1, 9))
@@ -48,6 +49,25 @@ def test_the_step_is_said_in_sentences() -> None:
     )
     assert [ranking.title for ranking in limits.rankings] == ["Op", "Module", "Library"]
     assert [row.verdict.key for row in limits.cases] == ["mm-0", "exp-0"]
+
+
+def test_the_sentences_say_what_is_not_in_the_step() -> None:
+    orphans = NotAudited("kernels", "orphaned", n_seen=2, kernels=(Kernel("k", 600.0, 2),))
+    given = judgement(not_audited=(orphans,))
+    limits = step_limits(judge(replace(given.run, measurements={"mm-0": given.run.measurements["mm-0"]})))
+    assert limits is not None
+    assert limits.sentences[:2] == (
+        "A step (of 2, on average) takes 1.50 ms of device time, not counting 1 of 2 cases that were not timed. With "
+        "every call at its limit it would gain 126 µs (8.4 %).",
+        "Not in it: 300 µs of what is no case.",
+    )
+
+
+def test_what_has_no_limit_loses_nobody_knows_how_much() -> None:
+    step = Step(1, 100.0, 40.0, 20.0, 0.0, None, None)
+    known, unknown = LostTime("a", 1, 80.0, 40.0, 0.0), LostTime("b", 1, 20.0, 0.0, 20.0)
+    assert (lost_text(known), lost_share_text(known, step)) == ("40.0 µs", "40.0 %")
+    assert (lost_text(unknown), lost_share_text(unknown, step)) == ("–", "–")
 
 
 def test_a_host_that_is_faster_than_the_device_bounds_nothing() -> None:

@@ -33,7 +33,8 @@ def test_far_beyond_what_the_limits_explain_is_slow_with_its_cost(build):
     [finding] = _findings(build, _there(), us=1000.0)
     assert finding.status == "slow"
     assert finding.message == (
-        "takes 1 ms; 100 us on NVIDIA H100 (stand-in), 200 us at this device's limits: 5 times that, 8 ms over 10 calls"
+        "takes 1 ms; 100 µs on NVIDIA H100 (stand-in), 200 µs at this device's limits: 5 times that; it costs 8 ms "
+        "over 10 calls"
     )
 
 
@@ -49,7 +50,7 @@ def test_an_earlier_run_on_the_same_device_is_a_baseline(build):
     assert _findings(build, _there(device=here, ceilings=None), us=159.0, ceilings=None) == []
     [finding] = _findings(build, _there(device=here), us=180.0)
     assert finding.message == (
-        "takes 180 us; 100 us on AMD Instinct MI300X (measured): 1.8 times that, 0.8 ms over 10 calls"
+        "takes 180 µs; 100 µs on AMD Instinct MI300X (measured): 1.8 times that; it costs 800 µs over 10 calls"
     )
 
 

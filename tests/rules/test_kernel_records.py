@@ -19,14 +19,14 @@ def test_kernels_that_explain_a_tenth_of_the_time_are_said_to_be_incomplete(buil
     [finding] = build.findings(build.measurement(path=_path(10.0), device_time=_time(100.0)))
     assert (finding.code, finding.status) == ("FBK306", "supported")
     assert finding.message == (
-        "the path was not fully seen: the kernels explain 10 us of 100 us: records may be missing"
+        "the path was not fully seen: the kernels explain 10 µs of 100 µs: records may be missing"
     )
     assert finding.data == {"kernel_us": 10.0, "device_us": 100.0}
 
 
 def test_kernels_that_take_far_longer_than_the_call_ran_beside_each_other(build):
     [finding] = build.findings(build.measurement(path=_path(300.0), device_time=_time(100.0)))
-    assert finding.message == "300 us of kernels ran in 100 us: beside each other, or slower under the profiler"
+    assert finding.message == "300 µs of kernels ran in 100 µs: beside each other, or slower under the profiler"
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from audit.rules.judge import judge
 from audit.rules.lost_time import lost_by_library, lost_by_module, lost_by_op, step_of
 from audit.run_records import Run
-from audit.schema import Ceilings, Kernel, Path, Rate, Source, TensorSpec, Timing
+from audit.schema import Ceilings, Kernel, NotAudited, Path, Rate, Source, TensorSpec, Timing
 
 #: 4,000 GB/s and 100 TFLOPS; a launch takes 4 us.
 CEILINGS = Ceilings(Rate(4000.0, 1.0, 9), {"float32": Rate(100.0, 1.0, 9)}, Rate(4.0, 0.1, 9))
@@ -56,6 +58,29 @@ def test_a_step_is_the_mean_of_the_recorded_ones_without_the_copies_from_the_hos
     assert step.lost_us == pytest.approx((40 - EXP_US) + (50 - EXP_US) + 2 * (1500 - MM_US) + sorting)
     assert step.host_us == 10.0 + 10.0 + 2 * 20.0 + 30.0
     assert not step.is_bound_by_host
+
+
+def test_what_is_not_in_a_step_is_told_beside_it(judged):
+    step = step_of(*judged)
+    assert step is not None
+    assert (step.bus_us, step.no_case_us, step.n_untimed) == (4500.0, 0.0, 0)
+    run, _ = judged
+    orphans = NotAudited("kernels", "orphaned", n_seen=2, kernels=(Kernel("k", 600.0, 2),))
+    run = replace(run, header=replace(run.header, not_audited=(orphans,)))
+    less = replace(run, measurements={key: m for key, m in run.measurements.items() if key != "sort-0"})
+    step = step_of(less, judge(less).verdicts)
+    assert step is not None
+    assert (step.us, step.no_case_us, step.n_untimed) == (3090.0, 300.0, 1)
+
+
+def test_the_time_between_the_events_around_a_view_is_no_time_of_the_device(judged, build):
+    run, _ = judged
+    view = build.case("aten::view.default", SPEC, key="view-0", n_calls=1000)
+    seen = build.measurement(key="view-0", device_time=Timing(1.3, 0.1, 20, host_us=2.0))
+    run = replace(run, cases=(*run.cases, view), measurements={**run.measurements, "view-0": seen})
+    step = step_of(run, judge(run).verdicts)
+    assert step is not None
+    assert (step.us, step.host_us) == (3190.0, 90.0 + 500 * 2.0)
 
 
 def test_utilisation_counts_recomputed_arithmetic_once(judged):

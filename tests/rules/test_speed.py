@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from audit.schema import Ceilings, Kernel, Named, Path, Rate, TensorSpec, Timing, Values
@@ -17,7 +19,9 @@ def test_far_slower_than_the_cpu_is_slow_with_its_cost(build):
     measurement = build.measurement(device_time=Timing(3000.0, 10.0, 20), reference_time=Timing(1000.0, 10.0, 20))
     finding = build.findings(measurement, build.case(n_calls=50), backend="hip")[0]
     assert (finding.code, finding.status) == ("SPD401", "slow")
-    assert finding.message == "takes 3 ms on the device and 1 ms on the CPU, 3 times that; 100 ms over 50 calls"
+    assert (
+        finding.message == "takes 3 ms on the device and 1 ms on the CPU, 3 times that; it costs 100 ms over 50 calls"
+    )
 
 
 @pytest.mark.parametrize("backend", ["sim", "cpu"])
@@ -34,6 +38,15 @@ def test_a_difference_within_the_noise_is_not_slow(build):
     assert _codes(build, Timing(2500.0, 600.0, 20), Timing(1000.0, 0.0, 20)) == []
     assert _codes(build, Timing(2500.0, 0.0, 20), Timing(1000.0, 300.0, 20)) == []
     assert _codes(build, Timing(2500.0, 100.0, 20), Timing(1000.0, 100.0, 20)) == [("SPD401", "slow")]
+
+
+def test_one_call_of_a_recording_has_no_spread_and_is_not_judged(build):
+    assert _codes(build, Timing(3000.0, 0.0, 1, total_us=3000.0), Timing(1000.0, 0.0, 20)) == []
+    assert _codes(build, Timing(3000.0, 0.0, 1, first_us=3100.0), Timing(1000.0, 0.0, 20)) == [("SPD401", "slow")]
+    product = build.case("aten::mm.default", LARGE, LARGE)
+    once, twice = (build.measurement(device_time=Timing(9000.0, 0.0, n)) for n in (1, 2))
+    assert build.findings(once, product, backend="hip") == []
+    assert [finding.code for finding in build.findings(twice, product, backend="hip")] == ["SPD403"]
 
 
 def test_twice_the_cpu_is_the_border(build):
@@ -92,15 +105,15 @@ def test_far_below_the_rates_of_the_device_is_slow_with_its_cost(build):
     [finding] = _limit(build, 500.0)
     assert finding.status == "slow"
     assert finding.message == (
-        "takes 500 us; it moves 64.0 MiB, for which the device needs 16.8 us at its rates as measured: 3.4 % of them, "
-        "at least 25 % are expected of elementwise; 1.45 ms over 3 calls"
+        "takes 500 µs; it moves 64.0 MiB, for which the device needs 16.8 µs at its rates as measured: 3.4 % of them, "
+        "at least 25 % are expected of elementwise; that costs 1.45 ms over 3 calls"
     )
     assert finding.data["bound"] == "memory"
 
 
 def test_a_product_is_held_to_the_arithmetic_of_its_dtype(build):
     [finding] = _limit(build, 2000.0, "aten::mm.default", (LARGE, LARGE))
-    assert "it does 137 GFLOP, for which the device needs 229 us" in finding.message
+    assert "it does 137 GFLOP, for which the device needs 229 µs" in finding.message
     assert _limit(build, 900.0, "aten::mm.default", (LARGE, LARGE)) == []
 
 
@@ -115,6 +128,14 @@ def test_a_call_that_lasts_less_than_the_start_of_kernels_is_not_judged(build):
     tiny = TensorSpec((16,), (1,), "bfloat16")
     assert _limit(build, 49.0, args=(tiny,)) == []
     assert len(_limit(build, 51.0, args=(tiny,))) == 1
+
+
+@pytest.mark.parametrize("told", [0.0, -4.0, float("nan"), float("inf")])
+def test_a_launch_that_no_device_has_is_taken_for_one_that_was_not_measured(build, told):
+    ceilings = replace(CEILINGS, launch_us=Rate(told, 0.0, 9))
+    # 16.777 us / 0.25, and two launches of 10 us.
+    assert _limit(build, 87.0, iqr_us=0.0, ceilings=ceilings) == []
+    assert len(_limit(build, 87.2, iqr_us=0.0, ceilings=ceilings)) == 1
 
 
 def test_each_kernel_has_its_launches(build):

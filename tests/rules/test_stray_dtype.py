@@ -34,7 +34,7 @@ def test_a_forgotten_float64_product_is_slow_with_what_it_costs(build):
     assert (key, finding.status) == ("wide", "slow")
     assert finding.message == (
         "multiplies in float64, the program's other products are in bfloat16, in which this device is 10 times as "
-        "fast; 1 ms a call, up to 900 us over 1 calls would be saved"
+        "fast; 1 ms a call, up to 900 µs over 1 call would be saved"
     )
     assert finding.data["cost_ms"] == pytest.approx(0.9)
 

@@ -42,7 +42,7 @@ def test_the_cost_of_a_choice_of_the_program_is_told_in_time_and_memory(build):
     note = note_of(verdict)
     assert (verdict.status, note.status) == ("falling_back", "supported")
     assert note.message == (
-        "1 alternative tried; with torch's default settings it is supported: 400 us instead of 3.1 ms, "
+        "1 alternative tried; with torch's default settings it is supported: 400 µs instead of 3.1 ms, "
         "307.2 MiB instead of 2.1 GiB of memory"
     )
     assert note.data["remedy"] == "torch.backends.cuda.enable_flash_sdp(True)"
