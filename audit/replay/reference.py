@@ -21,6 +21,7 @@ from audit.replay.dequantised import formula_of
 from audit.replay.equivalents import equivalent_of
 from audit.replay.execute import Produced, call, in_phase, mutated_name, with_mutated
 from audit.replay.expectation import change, expected_of
+from audit.replay.factors import recomposed, with_recomposed
 from audit.replay.forwards import with_own_forward
 from audit.replay.host_memory import refusal
 from audit.replay.inputs import (
@@ -206,7 +207,9 @@ class Reference:
                 moved = [self._moved_narrow(case, contents, prepared.mutated)]
             else:
                 prepared.notes.append("noise from the CPU's own error alone: too large to run in fp64 twice")
-        for name, tensor in _by_name(case, run, prepared.mutated).items():
+        outputs = _by_name(case, run, prepared.mutated)
+        wide, *moved = ({**found, **recomposed(case, found)} for found in (wide, *moved))
+        for name, tensor in {**outputs, **recomposed(case, outputs)}.items():
             if standard.is_private(name):
                 continue  # the device's own may have another shape, or none
             expected = expected_of(name, tensor, wide, moved, standard, locality)
@@ -273,7 +276,7 @@ class Reference:
         """
         prepared = self._prepared[key] if changed else self._prepared.pop(key)
         set_threads_for(sum(length for _, length in index.values()), self._n_threads)
-        spans = read_spool(path, index)
+        outputs, spans = with_recomposed(prepared.case, outputs, read_spool(path, index))
         unchanged = self._unchanged(prepared, [name for name in outputs if name not in prepared.expected])
         comparisons = [
             _comparison(expected, outputs.get(name), spans, changed)

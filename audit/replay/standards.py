@@ -7,7 +7,9 @@ from fnmatch import fnmatchcase
 
 import torch
 
+from audit.codec import tensors_of
 from audit.comparison import Standard
+from audit.replay.factors import FREE, free_outputs
 from audit.replay.overload import arguments_of, base_of, resolve
 from audit.schema import Arg, Case
 
@@ -82,6 +84,8 @@ OWN_DTYPE = (
 )
 
 _RANDOM = "a random op: its numbers may differ between devices"
+#: Of complex numbers these are quotients and roots, which libraries round in their own ways.
+_ROUNDED_IF_COMPLEX = frozenset({"abs", "sgn", "sign", "_foreach_abs"})
 _PRIVATE = "private to the device that made it"
 
 
@@ -95,11 +99,14 @@ class OpStandard:
     uninitialised: bool = False
     private: tuple[str, ...] = ()
     own_dtype: tuple[str, ...] = ()
+    factors: tuple[str, ...] = ()
 
     def of_output(self, name: str) -> tuple[Standard, str]:
         """The standard of one output by its name, and why it is not compared by value, if so."""
         if any(fnmatchcase(name, pattern) for pattern in self.private):
             return "metadata", _PRIVATE
+        if name in self.factors:
+            return "metadata", FREE
         return self.standard, self.why
 
     def is_private(self, name: str) -> bool:
@@ -132,7 +139,16 @@ def standard_of(case: Case) -> OpStandard:
     if is_random(case, op):
         return OpStandard("metadata", _RANDOM, random=True, private=private)
     exact = bool({base, base_of(case.op)} & EXACT) or case.op in EXACT_OVERLOADS or _is_view(op)
-    return OpStandard("exact" if exact else "numeric", private=private, own_dtype=own_dtype)
+    standard: Standard = "exact" if exact and not _accumulates_or_divides(case) else "numeric"
+    return OpStandard(standard, private=private, own_dtype=own_dtype, factors=free_outputs(case.op))
+
+
+def _accumulates_or_divides(case: Case) -> bool:
+    """Calls that compute where others of their op only select: a scatter that reduces, the size of complex numbers."""
+    if arguments_of(case).get("reduce") is not None:
+        return True
+    dtypes = (spec.dtype for spec in tensors_of(case.args, case.kwargs))
+    return base_of(case.op) in _ROUNDED_IF_COMPLEX and any(dtype.startswith("complex") for dtype in dtypes)
 
 
 def is_random(case: Case, op: torch._ops.OpOverload) -> bool:

@@ -31,6 +31,18 @@ def test_the_standard_follows_from_the_op(build, op, standard):
     assert standard_of(build.case(op, build.tensor([4]))).standard == standard
 
 
+@pytest.mark.parametrize("op", ["aten::abs.default", "aten::sgn.default"])
+def test_the_size_of_a_complex_number_is_a_root_and_is_rounded(build, op):
+    assert standard_of(build.case(op, build.tensor([4], "complex64"))).standard == "numeric"
+    assert standard_of(build.case(op, build.tensor([4]))).standard == "exact"
+
+
+def test_a_scatter_that_reduces_adds_in_any_order(build):
+    x, index = build.tensor([4]), build.tensor([4], "int64", storage=1)
+    assert standard_of(build.case("aten::scatter.src", x, 0, index, x)).standard == "exact"
+    assert standard_of(build.case("aten::scatter.reduce", x, 0, index, x, reduce="add")).standard == "numeric"
+
+
 def test_every_exact_op_is_one_that_torch_knows():
     import torch
 
