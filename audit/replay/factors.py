@@ -25,7 +25,11 @@ from audit.schema import Case
 Named: TypeAlias = dict[str, torch.Tensor]
 
 FREE = "free in signs, phases or order: what it gives with the other factors is compared"
-_NO_FACTS = {"n_unwritten": 0, "first_unwritten": (), "n_not_repeated": 0}
+#: What was seen of memory and of repeats is told of the factors themselves.
+_NO_FACTS = {
+    "n_unwritten": 0, "first_unwritten": (), "n_not_repeated": 0, "unwritten": None, "not_repeated": None,
+    "n_runs_differing": 0,
+}  # fmt: skip
 #: Sums of so many powers stand for eigenvalues in any order.
 _N_POWERS = 6
 
@@ -60,8 +64,9 @@ def with_recomposed(
         made = recomposed(case, whole)
     except (RuntimeError, IndexError):  # factors of shapes that do not go together; these are compared, and told
         made = {}
+    of_any = next(iter(outputs.values()), {})
     described = {
-        name: {"fact": encode(fact_of(t)), "stored_dtype": str(t.dtype).removeprefix("torch."), **_NO_FACTS}
+        name: {**of_any, **_NO_FACTS, "fact": encode(fact_of(t)), "stored_dtype": str(t.dtype).removeprefix("torch.")}
         for name, t in made.items()
     }
     return {**outputs, **described}, {**spans, **{name: bytes_of(flat(t)) for name, t in made.items()}}

@@ -310,6 +310,7 @@ class Reference:
         else:
             run = self._run(case, lambda: way, contents)
             third = _by_name(case, run, prepared.mutated) if isinstance(run, CpuRun) else {}
+        third = {**third, **recomposed(case, third)}
         return [
             seconded(item, prepared.expected[item.name], spans[item.name].view(_stored(outputs[item.name])), third, how)
             if disagrees(item) and item.name in prepared.expected and item.name in spans
