@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import audit
+from audit.config import OPTIONS as CONFIGURABLE
+from audit.config import find_options
 from audit.errors import AuditError, UnfinishedError, UsageError
+from audit.gate_command import add_gate
 from audit.option_values import FORMATS, duration, formats, positive, size, statuses
 from audit.schema import NotAudited, Source
 from audit.trace_verbs import VERBS, add_verbs, joined
@@ -22,9 +25,9 @@ if TYPE_CHECKING:
     from audit.session import RunOptions
     from audit.targets import Target
 
-COMMANDS = ("run", "trace", *(f"trace {verb}" for verb in VERBS), "report", "doctor")
+COMMANDS = ("run", "trace", *(f"trace {verb}" for verb in VERBS), "report", "gate", "doctor")
 #: Commands of the design that this version does not have yet; named so that nobody takes them for script names.
-PLANNED = ("gate", "dashboard", "opset", "predict", "explain", "sources")
+PLANNED = ("dashboard", "opset", "predict", "explain", "sources")
 DTYPES = ("float32", "bfloat16", "float16")
 
 _EXAMPLES = """examples:
@@ -38,7 +41,8 @@ _EXAMPLES = """examples:
   rocm-audit run m.audit --device none       no GPU: what the knowledge base says about it
   rocm-audit run trace.json.gz               a torch.profiler trace of a GPU: time, path, library
   rocm-audit report reports/model --format html,junit
-exit codes: 0 finished, 1 --fail-on tripped, 2 wrong use, 3 could not finish"""
+  rocm-audit gate baseline reports/model     fail on what got worse since another run
+exit codes: 0 finished, 1 --fail-on or a gate tripped, 2 wrong use, 3 could not finish"""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -95,11 +99,25 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         raise UsageError(f"`rocm-audit {own[0]}` is not in this version", "not-yet")
     if own and own[0] not in COMMANDS and not (own[0].startswith("-") and own[0] != "-m"):
         own.insert(0, "run")
-    options = _parser().parse_args(own)
+    options = _with_configuration(own)
     if not hasattr(options, "command"):
         raise UsageError("nothing to do: give a script, or a command; see `rocm-audit --help`", "bad-arguments")
     options.program_arguments = program
     return options
+
+
+def _with_configuration(own: list[str]) -> argparse.Namespace:
+    """Parsed with the options of the configuration before those that were given, which so have the last word."""
+    where, tables = find_options(Path()) if own and own[0] in CONFIGURABLE else ("", {})
+    configured = [f"--{name}={value}" for name, value in tables.get(own[0] if own else "", {}).items()]
+    if not configured:
+        return _parser().parse_args(own)
+    try:
+        return _parser().parse_args([own[0], *configured, *own[1:]])
+    except UsageError as error:
+        _parser().parse_args(own)  # raises where the fault is in what was typed
+        reason = str(error).removesuffix(f" [{error.slug}]")
+        raise UsageError(f"{where}: {reason}", "bad-configuration") from error
 
 
 def _split(arguments: list[str]) -> tuple[list[str], tuple[str, ...]]:
@@ -126,6 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_trace(commands)
     add_verbs(commands)
     _add_report(commands)
+    add_gate(commands)
     _add_doctor(commands)
     return parser
 

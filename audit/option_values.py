@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from audit.schema import STATUSES
 
 FORMATS = ("html", "json", "csv", "markdown", "junit")
+GATE_FORMATS = ("markdown", "junit", "json", "sarif")
 
 
 def positive(text: str) -> int:
@@ -34,6 +35,10 @@ def duration(text: str) -> float:
 
 def formats(text: str) -> tuple[str, ...]:
     return tuple(_chosen(text, FORMATS, "format"))
+
+
+def gate_formats(text: str) -> tuple[str, ...]:
+    return tuple(_chosen(text, GATE_FORMATS, "format"))
 
 
 def statuses(text: str) -> frozenset[str]:

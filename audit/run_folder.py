@@ -59,9 +59,11 @@ def clear_folder(folder: Path, force: bool) -> None:
     """Removes what a new run replaces. Raises UsageError when the folder holds a run already and not ``force``."""
     if (folder / RUN_FILE).exists() and not force:
         raise UsageError(f"{folder} holds a run already; use --force to replace it or --resume to go on", "exists")
+    from audit.gate.registry import GATE_FORMATS
     from audit.report.registry import REPORTERS
 
     # All that a run writes: a report or a repro script of the run before would pass for one of this.
-    names = (RUN_FILE, CASES_FILE, OTHER_FILE, *(reporter.file_name for reporter in REPORTERS.values()))
+    reports = [reporter.file_name for reporter in REPORTERS.values()]
+    names = (RUN_FILE, CASES_FILE, OTHER_FILE, *reports, *(form.file_name for form in GATE_FORMATS.values()))
     for stale in (*(folder / name for name in names), *(folder / "repro").glob("*.py")):
         stale.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from audit.knowledge.kernels import classify_kernel
 from audit.replay.engine import DeviceLost, ReplaySettings
 from audit.replay.pool import Pool
 from audit.rules.judge import judge
-from audit.run_records import Run, RunHeader, Started
+from audit.run_records import Run, RunEnd, RunHeader, Started
 from audit.schema import EVIDENCE_BY_BACKEND, Arg, Case, DeviceInfo, Measurement, Source, Status, TensorSpec, Values
 from audit.verdicts import Verdict
 
@@ -117,15 +118,23 @@ def _gemm_problem(measurement: Measurement | None, status: Status | None) -> str
 
 def _replay(
     settings: ReplaySettings, cases: tuple[Case, ...]
-) -> tuple[DeviceInfo, tuple[Verdict, ...], dict[str, Measurement]]:
+) -> tuple[DeviceInfo, tuple[Verdict, ...], Mapping[str, Measurement]]:
+    run = replayed_run(settings, cases)
+    return run.header.device, judge(run).verdicts, run.measurements
+
+
+def replayed_run(settings: ReplaySettings, cases: tuple[Case, ...]) -> Run:
+    """Replays the cases, without a file. Raises what opening the device raises."""
     measurements: dict[str, Measurement] = {}
     started: set[str] = set()
+    end = RunEnd(complete=True)
     with Pool(settings) as pool:
         info = pool.device_info()
         for event in pool.replay(cases):
             if isinstance(event, Started):
                 started.add(event.key)
             elif isinstance(event, DeviceLost):
+                end = RunEnd(False, f"the device was lost: {event.reason}")
                 break
             else:
                 measurements[event.key] = event
@@ -140,8 +149,7 @@ def _replay(
         n_cases=len(cases),
         n_recorded=len(cases),
     )
-    run = Run(header, cases, measurements, frozenset(started - measurements.keys()))
-    return info, judge(run).verdicts, measurements
+    return Run(header, cases, measurements, frozenset(started - measurements.keys()), end)
 
 
 def _found(planted: Planted, verdict: Verdict | None) -> Found:

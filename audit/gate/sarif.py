@@ -1,0 +1,101 @@
+"""``gate.sarif``: SARIF 2.1.0, for code scanning. A rule for each kind of change, a result for each difference.
+
+Source: OASIS, Static Analysis Results Interchange Format (SARIF) Version 2.1.0, 27 March 2020.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+from audit.gate.outcome import GateOutcome, Judged
+from audit.gate.place import place_of
+from audit.gate.policy import DEFAULT_LEVELS, Kind, Level
+from audit.report import text
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_LEVELS: dict[Level, str] = {"fail": "error", "warn": "warning", "note": "note", "ignore": "none"}
+_MEANINGS: dict[Kind, str] = {
+    "regressed": "The status of the case is worse than in the baseline.",
+    "gone": "The baseline has the case and the candidate has not.",
+    "inconclusive": "The audit can no longer say.",
+    "slower": "The case takes longer, by more than the spread of both runs and the ratio of the policy.",
+    "less exact": "The error has grown.",
+    "other finding": "The status is the same for another reason.",
+    "other path": "Another op or another library did the work.",
+    "flaky": "The difference lies within what one run shows of itself.",
+    "new": "The baseline does not have the case.",
+    "left out": "The candidate did not run the case.",
+    "fixed": "The status is better than in the baseline.",
+    "faster": "The case takes less time.",
+}
+_KINDS = tuple(DEFAULT_LEVELS)
+
+
+def render(outcome: GateOutcome) -> str:
+    """JSON text: the same outcome, the same bytes."""
+    return json.dumps(log(outcome), indent=1, allow_nan=False) + "\n"
+
+
+def log(outcome: GateOutcome) -> dict[str, Any]:
+    """The ``sarifLog`` as plain JSON values."""
+    driver = {
+        "name": "rocm-audit gate",
+        "rules": [
+            {
+                "id": _rule(kind),
+                "shortDescription": {"text": _MEANINGS[kind]},
+                "defaultConfiguration": {"level": _LEVELS[outcome.policy.level(kind)]},
+            }
+            for kind in _KINDS
+        ],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [_invocation(outcome)],
+        "results": [_result(item) for item in outcome.judged],
+        "properties": {"evidence": outcome.candidate.evidence, "conclusion": outcome.conclusion},
+    }
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _rule(kind: Kind) -> str:
+    return f"gate/{kind.replace(' ', '-')}"
+
+
+def _invocation(outcome: GateOutcome) -> dict[str, Any]:
+    """Whether the gate could say, and what it says of no case."""
+    told = [("error" if outcome.conclusion == "not finished" else "note", outcome.headline)]
+    told += [("error", problem) for problem in outcome.problems]
+    told += [("note", f"{one.group}: {one.name} {one.baseline} -> {one.candidate}") for one in outcome.environment]
+    if outcome.trace is not None:
+        told.append(("warning", outcome.trace.sentence))
+    return {
+        "executionSuccessful": outcome.conclusion != "not finished",
+        "exitCode": outcome.exit_code,
+        "toolExecutionNotifications": [
+            {"level": level, "message": {"text": text.printable(message)}} for level, message in told
+        ],
+    }
+
+
+def _result(item: Judged) -> dict[str, Any]:
+    difference, waiver = item.difference, item.waiver
+    message = f"{text.short_op(difference.op)} {difference.message} [{difference.key}]"
+    result: dict[str, Any] = {
+        "ruleId": _rule(difference.kind),
+        "ruleIndex": _KINDS.index(difference.kind),
+        "level": _LEVELS[item.level],
+        "message": {"text": text.printable(message)},
+        "partialFingerprints": {"caseAndChange/v1": f"{difference.key}/{difference.kind}"},
+        "properties": {"signature": difference.signature, "phase": difference.phase, "calls": difference.n_calls},
+    }
+    place = place_of(difference)
+    if place is not None:
+        where = {"artifactLocation": {"uri": quote(place.file, errors="replace")}, "region": {"startLine": place.line}}
+        result["locations"] = [{"physicalLocation": where}]
+    if waiver is not None:
+        justification = f"{waiver.reason} ({waiver.owner}, until {waiver.expires}, {waiver.link})"
+        result["suppressions"] = [{"kind": "external", "status": "accepted", "justification": justification}]
+    return result
