@@ -56,7 +56,7 @@ def test_some_microseconds_more_are_a_launch_and_nothing_slower(build: Any) -> N
 
 def test_the_message_of_a_slower_case_has_the_numbers_and_the_cost(build: Any) -> None:
     outcome = build.gate(build.side(build.case()), build.side(build.case(device_us=300.0, n_calls=1)))
-    assert outcome.judged[0].difference.message == "takes 300 us, was 100 us (3×, spread 8 us); +0.2 ms over its call"
+    assert outcome.judged[0].difference.message == "takes 300 µs, was 100 µs (3×, spread 8 µs); +0.2 ms over its call"
 
 
 def test_a_difference_that_the_run_itself_does_not_repeat_is_flaky(build: Any) -> None:
