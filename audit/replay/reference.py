@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,8 @@ from audit.replay.noise import LOW_PRECISION, Locality, locality_of, rounds_once
 from audit.replay.on_cpu import cpu_op, note_of
 from audit.replay.outcomes import attempt
 from audit.replay.overload import operand_names, resolve, written_operands
-from audit.replay.sampled.plan import expectations
+from audit.replay.sampled.blocks import read_together
+from audit.replay.sampled.plan import Spooled, expectations
 from audit.replay.spool import bytes_of, on_storage, read_spool, second_run, write_spool
 from audit.replay.standards import OpStandard, standard_of
 from audit.replay.third_opinion import disagrees, seconded, third_way
@@ -123,6 +124,12 @@ class Reference:
         if (sampled := self._sampled(case, prepared)) is not None:
             prepared.expected, prepared.mutated = sampled, written_operands(case)
             return prepared
+        self._compute(prepared, contents, standard)
+        return prepared
+
+    def _compute(self, prepared: Prepared, contents: dict[str, torch.Tensor], standard: OpStandard) -> None:
+        """Runs the case on the CPU, and says in ``prepared`` how that went and what is expected."""
+        case = prepared.case
         run = self._run(case, lambda: cpu_op(case), contents)
         if note := note_of(case):
             prepared.notes.append(note)
@@ -130,21 +137,27 @@ class Reference:
             prepared.mutated = _mutated(case, run.bound, contents)
             prepared.timing = self._retimed(case, run, prepared.mutated)
             self._expect(prepared, run, contents, standard)
-            return prepared
+            return
         prepared.outcome = run
         prepared.device_may_run = run.missing_kernel
         if run.missing_kernel:
             prepared.mutated = written_operands(case)
             self._expect_without_kernel(prepared, contents, standard)
-        return prepared
 
     def _sampled(self, case: Case, prepared: Prepared) -> dict[str, Expected] | None:
         """What is expected of a case that is too large to be run whole; the inputs are read where they were spooled."""
         contents = read_spool(self._folder / f"{case.key}.inputs", prepared.index)
-        expected = expectations(case, spooled_operands(case, contents), self._seed)
+        spooled = Spooled(spooled_operands(case, contents), contents, self._measured, self._seed)
+        expected = expectations(case, spooled)
         if expected is not None:
             prepared.notes.append("too large to be computed whole on the CPU: compared in parts, and not timed there")
         return expected
+
+    def _measured(self, case: Case, contents: Mapping[str, torch.Tensor]) -> dict[str, Expected]:
+        """What is expected of a small case that is a part of another."""
+        part = Prepared(case, Outcome("ok"), device_may_run=True)
+        self._compute(part, dict(contents), standard_of(case))
+        return part.expected
 
     def _run(
         self,
@@ -277,6 +290,9 @@ class Reference:
         prepared = self._prepared[key] if changed else self._prepared.pop(key)
         set_threads_for(sum(length for _, length in index.values()), self._n_threads)
         outputs, spans = with_recomposed(prepared.case, outputs, read_spool(path, index))
+        if not changed:
+            stored = {name: spans[name].view(torch_dtype(o["stored_dtype"])) for name, o in outputs.items()}
+            read_together(prepared.expected, stored)
         unchanged = self._unchanged(prepared, [name for name in outputs if name not in prepared.expected])
         comparisons = [
             _comparison(expected, outputs.get(name), spans, changed)

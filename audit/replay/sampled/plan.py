@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,7 +16,9 @@ from audit.replay.outcomes import attempt
 from audit.replay.overload import base_of, named_arguments, resolve, written_operands
 from audit.replay.sampled.attention_calls import ATTENTIONS, attention_of, expected_of, is_covered
 from audit.replay.sampled.bilinear import Bilinear
+from audit.replay.sampled.blocks import Blocked, BlockOutput, Measure, blocks_of
 from audit.replay.sampled.convolution_calls import BACKWARDS, FORWARDS, forward_of, gradients_of
+from audit.replay.sampled.independent import independent_parts
 from audit.replay.sampled.linear_output import prepared
 from audit.replay.sampled.products import PRODUCTS, product_of
 from audit.replay.standards import standard_of
@@ -27,22 +30,66 @@ from audit.schema import Case, Outcome, TensorSpec
 FLOPS_LIMIT = 2.0**36
 #: No case of fewer operand bytes reaches that: an attention of 16,384 tokens and one head of 64 has 6 MiB.
 _BYTES_LIMIT = 1 << 20
+#: Operands of more bytes are not computed whole either, where they come apart: in double precision, moved, and in their
+#: own dtype, they would take ten times that.
+BLOCKS_LIMIT_BYTES = 1 << 28
 _META = torch.device("meta")
 _KNOWN = PRODUCTS | FORWARDS | BACKWARDS
 Operand = Callable[[int, TensorSpec], torch.Tensor]
 
 
-def expectations(case: Case, operand: Operand, seed: int) -> dict[str, Expected] | None:
-    """What is expected of each output, by name; None where the case is small, or of a kind that is computed whole.
+@dataclass(frozen=True)
+class Spooled:
+    """The operands of a case: whole, as the bytes of its storages, which are not to be written, and how a small case on
+    parts of them is measured."""
 
-    ``operand`` gives the case's operands in their own dtypes; they are kept and not written.
-    """
-    if case.op.partition("::")[0] != "aten" or sum(storage.nbytes for storage in storages_of(case)) < _BYTES_LIMIT:
+    operand: Operand
+    contents: Mapping[str, torch.Tensor]
+    measure: Measure
+    seed: int
+
+
+def expectations(case: Case, spooled: Spooled) -> dict[str, Expected] | None:
+    """What is expected of each output, by name; None where the case is small, or of a kind that is computed whole."""
+    if case.op.partition("::")[0] != "aten" or standard_of(case).standard != "numeric":
         return None
+    nbytes = sum(storage.nbytes for storage in storages_of(case))
+    if nbytes < _BYTES_LIMIT:
+        return None
+    found = _linear_or_attention(case, spooled.operand, spooled.seed)
+    if found is None and nbytes > BLOCKS_LIMIT_BYTES:
+        return _in_blocks(case, spooled)
+    return found
+
+
+def _in_blocks(case: Case, spooled: Spooled) -> dict[str, Expected] | None:
+    outputs = _meta_outputs(case, spooled.seed)
+    if not outputs:
+        return None
+    facts = {name: fact_of(output) for name, output in outputs.items()}
+    independent = independent_parts(case, next(iter(facts.values())).sizes)
+    if independent is None:
+        return None
+    try:
+        next(blocks_of(case, independent))
+    except ValueError:
+        return None
+    standard = standard_of(case)
+    blocked = Blocked(case, independent, spooled.contents, facts, spooled.measure)
+    return {
+        name: Expected(
+            name, fact, "numeric", sampled=BlockOutput(blocked, name), facts_known=standard.keeps_dtype(name)
+        )
+        for name, fact in facts.items()
+        if not standard.is_private(name)
+    }
+
+
+def _linear_or_attention(case: Case, operand: Operand, seed: int) -> dict[str, Expected] | None:
     base = base_of(case.op)
     if base in ATTENTIONS:
         return _attention(base, case, operand, seed)
-    if base not in _KNOWN or case.grads is not None or standard_of(case).standard != "numeric":
+    if base not in _KNOWN or case.grads is not None:
         return None
     outputs = _meta_outputs(case, seed)
     if not outputs or not all(_is_plain_float(output) for output in outputs.values()):
@@ -60,8 +107,6 @@ def expectations(case: Case, operand: Operand, seed: int) -> dict[str, Expected]
 
 
 def _attention(base: str, case: Case, operand: Operand, seed: int) -> dict[str, Expected] | None:
-    if standard_of(case).standard != "numeric":
-        return None
     bound = bind(case, operand, torch.device("cpu"), seed)
     arguments = named_arguments(case.op, bound.args, bound.kwargs)
     attention = attention_of(base, arguments, bound) if is_covered(base, arguments) else None

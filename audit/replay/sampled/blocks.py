@@ -1,0 +1,268 @@
+"""Large cases whose rows, elements or list entries have nothing to do with each other, as many small cases.
+
+Each block of rows is a case of its own, on its part of the operands, and is measured as any other case is: every
+element is compared, and no operand is widened whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from audit.comparison import Comparison, TensorFact
+from audit.replay.compare import Expected, compare, numeric, unravel
+from audit.replay.inputs import reach, torch_dtype
+from audit.replay.sampled.independent import Independent
+from audit.schema import Arg, Case, TensorSpec
+
+#: Bytes of the operands of one block. Some ten times that is held while it is measured, in double precision and moved.
+BLOCK_BYTES = 32 << 20
+
+#: Measures a small case on the contents of its storages: what is expected of each output.
+Measure = Callable[[Case, Mapping[str, Tensor]], Mapping[str, Expected]]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of a case: entries ``first`` to ``last`` of its lists (0 to 1 without lists), and some rows of them.
+
+    ``case`` has storages that begin where the block does: at ``starts``, bytes into the storages of the whole.
+    """
+
+    case: Case
+    starts: Mapping[str, tuple[int, int]]
+    first: int
+    rows: tuple[int, int] | None
+
+    def contents(self, whole: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {name: whole[name][start:stop] for name, (start, stop) in self.starts.items()}
+
+
+# --- taking a case apart ---------------------------------------------------------------------------------------------
+
+
+def blocks_of(case: Case, independent: Independent) -> Iterator[Block]:
+    """The blocks of a case, in order. Raises ValueError where operands share a storage in different dtypes."""
+    entries = independent.entries(case)
+    if entries is None:
+        yield from _by_rows(case, independent, 0)
+        return
+    first, total = 0, 0
+    for entry, nbytes in enumerate(entries):
+        if nbytes > BLOCK_BYTES and independent.n_rows(case, entry) > 1:
+            if first < entry:
+                yield _block(case, independent, (first, entry), None)
+            yield from _by_rows(case, independent, entry)
+            first, total = entry + 1, 0
+            continue
+        if total and total + nbytes > BLOCK_BYTES:
+            yield _block(case, independent, (first, entry), None)
+            first, total = entry, 0
+        total += nbytes
+    if first < len(entries):
+        yield _block(case, independent, (first, len(entries)), None)
+
+
+def _by_rows(case: Case, independent: Independent, entry: int) -> Iterator[Block]:
+    n_rows = independent.n_rows(case, entry)
+    row_bytes = max(1, independent.nbytes(case, entry) // max(n_rows, 1))
+    step = max(1, BLOCK_BYTES // row_bytes)
+    for start in range(0, n_rows, step):
+        yield _block(case, independent, (entry, entry + 1), (start, min(start + step, n_rows)))
+
+
+def _block(case: Case, independent: Independent, entries: tuple[int, int], rows: tuple[int, int] | None) -> Block:
+    part = independent.part(case, entries, rows)
+    spans: dict[tuple[int, bool], tuple[int, int]] = {}
+    dtypes: dict[tuple[int, bool], str] = {}
+
+    def measured(spec: TensorSpec) -> TensorSpec:
+        key, stop = (spec.storage, spec.host), spec.offset + reach(spec.sizes, spec.strides)
+        if dtypes.setdefault(key, spec.dtype) != spec.dtype:
+            raise ValueError("operands of different dtypes share a storage")
+        low, high = spans.get(key, (spec.offset, stop))
+        spans[key] = min(low, spec.offset), max(high, stop)
+        return spec
+
+    def shifted(spec: TensorSpec) -> TensorSpec:
+        low, high = spans[spec.storage, spec.host]
+        return dataclasses.replace(spec, offset=spec.offset - low, extent=high - low)
+
+    each_spec(part, measured)
+    starts = {}
+    for (number, host), (low, high) in spans.items():
+        itemsize = torch_dtype(dtypes[number, host]).itemsize
+        starts[f"{number}{'h' if host else ''}"] = low * itemsize, high * itemsize
+    return Block(each_spec(part, shifted), starts, entries[0], rows)
+
+
+def each_spec(case: Case, change: Callable[[TensorSpec], TensorSpec]) -> Case:
+    """The case with every tensor in its arguments changed."""
+
+    def walk(arg: Arg) -> Arg:
+        if isinstance(arg, TensorSpec):
+            return change(arg)
+        return tuple(walk(item) for item in arg) if isinstance(arg, tuple) else arg
+
+    args, kwargs = tuple(walk(arg) for arg in case.args), tuple((name, walk(arg)) for name, arg in case.kwargs)
+    grads = None if case.grads is None else tuple(None if g is None else change(g) for g in case.grads)
+    return dataclasses.replace(case, args=args, kwargs=kwargs, grads=grads)
+
+
+# --- putting what was found together ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Blocked:
+    """All blocks of a case, and what was found of each output when these were last compared."""
+
+    case: Case
+    independent: Independent
+    whole: Mapping[str, Tensor]
+    facts: Mapping[str, TensorFact]
+    measure: Measure
+    found: dict[str, Comparison] = field(default_factory=dict)
+    seen: dict[str, int] = field(default_factory=dict)
+
+    def read(self, actual: Mapping[str, Tensor]) -> None:
+        """Compares outputs (flat, by name), each block of all of them at a time."""
+        wanted = {name: tensor for name, tensor in actual.items() if name in self.facts}
+        for name, tensor in wanted.items():
+            self.found.pop(name, None)
+            self.seen[name] = tensor.data_ptr()
+        sums = _Sums(self.facts)
+        for block in blocks_of(self.case, self.independent):
+            for name, expected in self.measure(block.case, block.contents(self.whole)).items():
+                target = _renumbered(name, block.first)
+                if target not in wanted:
+                    continue
+                n_rows = self.independent.n_rows(self.case, block.first)
+                part = _range(self.facts[target], expected.fact, block.rows, n_rows)
+                if part is None:
+                    sums.add(target, expected)
+                else:
+                    self._add(target, expected, wanted[target][part], part.start)
+        for name, expected in sums.expected().items():
+            self._add(name, expected, wanted[name], 0)
+
+    def _add(self, name: str, expected: Expected, actual: Tensor, start: int) -> None:
+        sizes = self.facts[name].sizes
+        fact = dataclasses.replace(self.facts[name], dtype=str(actual.dtype).removeprefix("torch."))
+        if expected.standard == "numeric" and expected.free is None:
+            result = Comparison(name, "numeric", fact, fact, n_elements=actual.numel())
+            found = numeric(result, expected, actual, torch.arange(start, start + actual.numel()))
+        else:
+            found = compare(expected, actual, dataclasses.replace(expected.fact, dtype=fact.dtype))
+            steps = _steps(expected.fact.sizes) if found.worst_index else []
+            place = start + sum(index * step for index, step in zip(found.worst_index, steps, strict=True))
+            found = dataclasses.replace(found, worst_index=unravel(place, sizes) if found.worst_index else ())
+        self.found[name] = together(self.found[name], found) if name in self.found else found
+
+    def of(self, name: str, result: Comparison, actual: Tensor) -> Comparison:
+        if self.seen.get(name) != actual.data_ptr():
+            self.read({name: actual})
+        found = self.found.get(name)
+        if found is None:
+            return result
+        found = dataclasses.replace(found, name=result.name, expected=result.expected, actual=result.actual)
+        missing = result.n_elements - found.n_elements  # of a block that could not be measured
+        if missing <= 0:
+            return found
+        return dataclasses.replace(
+            found,
+            n_elements=result.n_elements,
+            n_compared=found.n_elements,
+            unseen_fraction=missing / result.n_elements,
+        )
+
+
+@dataclass(frozen=True)
+class BlockOutput:
+    """One output of a case that is measured in blocks."""
+
+    blocked: Blocked
+    name: str
+
+    def compare(self, result: Comparison, actual: Tensor) -> Comparison:
+        return self.blocked.of(self.name, result, actual)
+
+
+def read_together(expected: Mapping[str, Expected], actual: Mapping[str, Tensor]) -> None:
+    """Compares all outputs of a case in blocks at once, so that no block is measured for each of them again."""
+    outputs = [e.sampled for e in expected.values() if isinstance(e.sampled, BlockOutput)]
+    if outputs:
+        outputs[0].blocked.read(actual)
+
+
+def _renumbered(name: str, first: int) -> str:
+    """The name of a list's entry in the whole: ``self[0] (mutated)`` of a block from entry 7 on is ``self[7] ...``."""
+    before, bracket, rest = name.partition("[")
+    number, _, after = rest.partition("]")
+    return f"{before}[{int(number) + first}]{after}" if bracket and number.isdigit() else name
+
+
+def _range(whole: TensorFact, part: TensorFact, rows: tuple[int, int] | None, n_rows: int) -> slice | None:
+    """Where a block's output lies in the whole one; None where blocks add up to it."""
+    n_whole, n_part = math.prod(whole.sizes), math.prod(part.sizes)
+    if rows is None:
+        return slice(0, n_whole)
+    first = next((size for size in whole.sizes if size > 1), 1)
+    if first != n_rows or n_part * n_rows != n_whole * (rows[1] - rows[0]):
+        return None
+    return slice(rows[0] * (n_whole // n_rows), rows[1] * (n_whole // n_rows))
+
+
+def _steps(sizes: tuple[int, ...]) -> list[int]:
+    return [math.prod(sizes[dim + 1 :]) for dim in range(len(sizes))]
+
+
+@dataclass
+class _Sums:
+    """Outputs that are the sum of those of the blocks, such as the gradient of a norm's weight."""
+
+    facts: Mapping[str, TensorFact]
+    parts: dict[str, Expected] = field(default_factory=dict)
+
+    def add(self, name: str, expected: Expected) -> None:
+        if expected.wide is None:
+            return
+        noise = max(expected.noise, 0.0 if expected.local is None else float(expected.local.values.max()))
+        before = self.parts.get(name)
+        wide = expected.wide if before is None else before.wide + expected.wide  # type: ignore[operator]
+        noise = math.hypot(noise, 0.0 if before is None else before.noise)  # rounding errors of blocks are independent
+        self.parts[name] = Expected(name, self.facts[name], "numeric", "", None, wide, noise)
+
+    def expected(self) -> dict[str, Expected]:
+        return self.parts
+
+
+def together(one: Comparison, other: Comparison) -> Comparison:
+    """Two parts of an output as one: counts added. The worst place, where wrong elements sit and the distances in ULP
+    are those of the worse part."""
+
+    def trouble(c: Comparison) -> tuple[int, float]:
+        return c.n_nan_mismatch + c.n_inf_mismatch, c.worst_ratio
+
+    def rms(name: str) -> float:
+        n = one.n_elements + other.n_elements
+        squares = one.n_elements * getattr(one, name) ** 2 + other.n_elements * getattr(other, name) ** 2
+        return math.sqrt(squares / n) if n else 0.0
+
+    worse = other if trouble(other) > trouble(one) else one
+    longest = max(len(one.ratio_counts), len(other.ratio_counts))
+    counts = (c.ratio_counts + (0,) * (longest - len(c.ratio_counts)) for c in (one, other))
+    added = ("n_elements", "n_different", "n_nan_mismatch", "n_inf_mismatch")
+    return dataclasses.replace(
+        worse,
+        **{name: getattr(one, name) + getattr(other, name) for name in added},
+        **{name: max(getattr(one, name), getattr(other, name)) for name in ("max_abs_error", "cpu_max_abs_error")},
+        rms_error=rms("rms_error"),
+        cpu_rms_error=rms("cpu_rms_error"),
+        worst_ratio=max(one.worst_ratio, other.worst_ratio),
+        ratio_counts=tuple(a + b for a, b in zip(*counts, strict=True)),
+    )

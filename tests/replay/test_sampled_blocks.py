@@ -1,0 +1,150 @@
+"""Large cases that are measured block by block: the same is said of them as of the whole."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from audit.codec import decode, encode
+from audit.comparison import Comparison
+from audit.replay.compare import fact_of, flat
+from audit.replay.execute import call, with_mutated
+from audit.replay.forwards import with_own_forward
+from audit.replay.inputs import bind
+from audit.replay.overload import resolve
+from audit.replay.reference import Reference, narrow_operands
+from audit.replay.sampled import blocks, plan
+from audit.replay.spool import read_spool, write_spool
+from tests.replay.conftest import Build
+
+tensor = Build.tensor
+NOTHING_ELSE = {
+    "n_unwritten": 0, "first_unwritten": [], "n_not_repeated": 0, "unwritten": None, "not_repeated": None,
+    "n_runs": 2, "n_runs_differing": 0,
+}  # fmt: skip
+
+
+def cases():
+    rows, weight = (96, 80), (80,)
+
+    def some(storage, sizes=rows, dtype="bfloat16", **given):
+        return tensor(sizes, dtype, storage, **given)
+
+    yield Build.case("aten::gelu.default", some(0))
+    yield Build.case("aten::mul.Tensor", some(0), some(1, weight))
+    yield Build.case("aten::div_.Tensor", some(0, (1, *rows)), some(1, (96, 1)))
+    yield Build.case("aten::add.Tensor", some(0, strides=(1, 96)), some(1), alpha=0.3)
+    yield Build.case("aten::_softmax.default", some(0), 1, False)
+    yield Build.case("aten::_log_softmax_backward_data.default", some(0), some(1), 1, dtype_of("bfloat16"))
+    yield Build.case("aten::native_layer_norm.default", some(0), weight, some(1, weight), some(2, weight), 1e-5)
+    yield Build.case(
+        "aten::native_layer_norm_backward.default", some(0), some(1), weight, some(2, (96, 1), "float32"),
+        some(3, (96, 1), "float32"), some(4, weight), some(5, weight), (True, True, True),
+    )  # fmt: skip
+    yield Build.case(
+        "aten::rms_norm.default", some(0, requires_grad=True), weight, some(1, weight, requires_grad=True), 1e-5,
+        grads=(some(2),),
+    )  # fmt: skip
+    yield Build.case("aten::sum.dim_IntList", some(0), (1,), False)
+    yield Build.case("aten::_foreach_mul.Scalar", (some(0), some(1, (7,)), some(2), some(3, (5, 5))), 0.3)
+    yield Build.case("aten::_foreach_addcdiv_.ScalarList", *lists(4), (0.1, 0.2, 0.3, 0.4))
+    yield Build.case("aten::_foreach_norm.Scalar", lists(5)[0])
+
+
+def dtype_of(name):
+    from audit.schema import Named
+
+    return Named("dtype", name)
+
+
+def lists(n):
+    sizes = [(96, 80), (7,), (64, 33), (96, 80), (2, 2)][:n]
+    return tuple(tuple(tensor(s, "float32", 10 * k + i) for i, s in enumerate(sizes)) for k in range(3))
+
+
+def outputs_of(case, reference, folder):
+    """What the CPU gives for the case as a device would leave it; nothing where its operands are not spooled."""
+    index = reference._prepared[case.key].index
+    contents = read_spool(folder / f"{case.key}.inputs", index)
+    bound = bind(case, narrow_operands(case, contents), torch.device("cpu"), 0)
+    bound, _ = with_own_forward(case, bound, resolve)
+    produced = call(case, resolve(case.op), bound)
+    found = with_mutated(case, bound, produced, reference._prepared[case.key].mutated)
+    return {item.name: item.tensor.detach() for item in found if item.tensor is not None}
+
+
+def judged(case, folder, spoil=None) -> tuple[dict[str, Comparison], tuple[str, ...]]:
+    folder.mkdir(exist_ok=True)
+    reference = Reference(None, folder, 0, 1)
+    notes = tuple(reference.prepare(case)["notes"])
+    outputs = outputs_of(case, reference, folder)
+    if spoil is not None:
+        spoil(outputs)
+    index = write_spool(folder / "outputs", {name: flat(t).view(torch.uint8) for name, t in outputs.items()})
+    told = {
+        name: {"fact": encode(fact_of(t)), "stored_dtype": str(flat(t).dtype).removeprefix("torch."),
+               **NOTHING_ELSE}
+        for name, t in outputs.items()
+    }  # fmt: skip
+    found = [decode(Comparison, item) for item in reference.compare(case.key, told, folder / "outputs", index)]
+    return {comparison.name: comparison for comparison in found}, notes
+
+
+@pytest.fixture
+def in_blocks(monkeypatch):
+    monkeypatch.setattr(plan, "_BYTES_LIMIT", 1)
+    monkeypatch.setattr(plan, "BLOCKS_LIMIT_BYTES", 1000)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 4000)
+
+
+@pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.op)
+def test_the_same_is_said_of_a_case_in_blocks_as_of_the_whole(case, tmp_path: Path, monkeypatch):
+    whole, _ = judged(case, tmp_path / "whole")
+    monkeypatch.setattr(plan, "_BYTES_LIMIT", 1)
+    monkeypatch.setattr(plan, "BLOCKS_LIMIT_BYTES", 1000)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 4000)
+    found, notes = judged(case, tmp_path / "blocks")
+    assert any("compared in parts" in note for note in notes)
+    assert found.keys() == whole.keys()
+    for name, comparison in found.items():
+        assert comparison.standard == whole[name].standard
+        assert (comparison.n_elements, comparison.n_compared) == (whole[name].n_elements, None)
+        assert comparison.worst_ratio <= 2  # the CPU's own sum of all rows is in the whole's noise alone
+        assert comparison.max_abs_error == pytest.approx(whole[name].max_abs_error, rel=1e-3)
+        assert comparison.rms_error == pytest.approx(whole[name].rms_error, rel=1e-3)
+
+
+def test_an_error_is_placed_in_the_whole_output(tmp_path: Path, in_blocks):
+    def spoil(outputs):
+        outputs["output"][77, 31] += 1
+
+    found, _ = judged(Build.case("aten::gelu.default", tensor((96, 80), "float32")), tmp_path, spoil)
+    assert found["output"].worst_index == (77, 31)
+    assert found["output"].worst_ratio > 1e5
+
+
+def test_an_error_in_a_list_is_found_in_its_entry(tmp_path: Path, in_blocks):
+    def spoil(outputs):
+        outputs["self[3] (mutated)"][95, 79] = float("nan")
+
+    case = Build.case("aten::_foreach_addcdiv_.ScalarList", *lists(4), (0.1, 0.2, 0.3, 0.4))
+    found, _ = judged(case, tmp_path, spoil)
+    assert {name for name, c in found.items() if c.n_nan_mismatch} == {"self[3] (mutated)"}
+    assert found["self[3] (mutated)"].worst_index == (95, 79)
+
+
+def test_a_block_that_cannot_be_measured_is_told(tmp_path: Path, in_blocks, monkeypatch):
+    original = Reference._measured
+
+    def failing(self, case, contents):
+        return {} if case.key.endswith("-0") else original(self, case, contents)
+
+    monkeypatch.setattr(Reference, "_measured", failing)
+    found, _ = judged(Build.case("aten::gelu.default", tensor((96, 80), "float32")), tmp_path)
+    comparison = found["output"]
+    assert (comparison.n_elements, comparison.n_compared) == (7680, 6720)
+    assert comparison.unseen_fraction == 0.125
+    assert dataclasses.replace(comparison, n_compared=None).reference == "fp64"

@@ -1,0 +1,80 @@
+"""What a product compared in parts shows of a fault, by its size: ``python -m tests.sensitivity FILE [TRIALS]``.
+
+Writes the tables of docs/sensitivity.md to FILE: of a product of the bar's depth at a 64th of its elements in all
+trials, and of the whole one in a few.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import torch
+
+from tests.sensitivity.products import FAULTS, Trial
+from tests.sensitivity.trials import Found, judged, seconds_of
+
+WHOLE = (8192, 4096, 14336)
+PART = (1024, 4096, 1792)
+N_TRIALS, N_WHOLE = 100, 3
+
+
+def main(path: Path, n_trials: int) -> None:
+    lines = ["", f"### {_sizes(PART)}, {n_trials} trials with new data and places", ""]
+    lines += _table(_run(PART, range(n_trials), sweep=True), n_trials)
+    lines += ["", f"### {_sizes(WHOLE)}, {N_WHOLE} trials", ""]
+    lines += _table(_run(WHOLE, range(1000, 1000 + N_WHOLE), sweep=False), N_WHOLE)
+    lines += ["", *_times()]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def _sizes(sizes: tuple[int, int, int]) -> str:
+    rows, depth, columns = sizes
+    return f"[{rows}, {depth}] x [{depth}, {columns}] in bfloat16"
+
+
+def _run(sizes: tuple[int, int, int], seeds: range, sweep: bool) -> list[Found]:
+    found: list[Found] = []
+    for seed in seeds:
+        found += judged(seed, sizes, sweep)
+        print(f"{_sizes(sizes)}: trial {seed}", file=sys.stderr, flush=True)
+    return found
+
+
+def _table(found: list[Found], n_trials: int) -> list[str]:
+    """A row a fault and size: in how many trials it was found, by which rules."""
+    lines = ["| fault | size | found | by NUM201 | by NUM212 |", "|---|---|---|---|---|"]
+    counts: Counter[tuple[str, float, str]] = Counter()
+    for one in found:
+        counts.update((one.fault, one.size, code) for code in {*one.codes, *(["any"] if one.codes else [])})
+    for fault, size in dict.fromkeys((one.fault, one.size) for one in found):
+        caught = [counts[fault, size, code] for code in ("any", "NUM201", "NUM212")]
+        unit = FAULTS[fault].unit if fault in FAULTS else ""
+        lines.append(f"| {fault} | {_size(size)} {unit} | {caught[0]} of {n_trials} | {caught[1]} | {caught[2]} |")
+    return lines
+
+
+def _size(size: float) -> str:
+    if not size:
+        return ""
+    return f"{size:g}" if size >= 1 else f"{100 * size:.3g} %"
+
+
+def _times() -> list[str]:
+    """Of the whole product, against its full reference in double precision."""
+    trial = Trial.make(5, *WHOLE)
+    prepare, compare = seconds_of(trial, 5)
+    left, right = trial.left.double(), trial.right.double()
+    start = time.perf_counter()
+    torch.mm(left, right)
+    full = time.perf_counter() - start
+    return [
+        f"On {torch.get_num_threads()} threads the reference in parts took {prepare:.2f} s with its noise, the "
+        f"comparison of all elements {compare:.2f} s; the full product in double precision alone {full:.1f} s."
+    ]
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else N_TRIALS)

@@ -1,0 +1,81 @@
+"""Judges a product, healthy or not, as an audit does: the reference in parts, then every rule on accuracy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from audit.comparison import Comparison
+from audit.replay.compare import Expected, compare, fact_of
+from audit.replay.sampled.linear_output import LinearOutput, prepared
+from audit.replay.sampled.products import product_of
+from audit.replay.stream import Stream
+from audit.rules import accuracy, whole_output
+from audit.rules.thresholds import DEFAULT
+from audit.run_records import RunHeader
+from audit.schema import Case, DeviceInfo, Measurement, Outcome, Source
+from tests.sensitivity.products import FAULTS, Trial
+
+_RULES = (accuracy.beyond_allowance, accuracy.masks, whole_output.sketched)
+_OK = Outcome("ok")
+_CASE = Case("k", "aten::mm.default", ())
+_HEADER = RunHeader("simulated", Source("script", "-"), DeviceInfo("sim", "-", "-"), {}, {}, "-", "-", 1, 1)
+
+
+def reference_of(trial: Trial, seed: int, bias: Tensor | None = None) -> LinearOutput:
+    arguments = {"self": trial.left, "mat2": trial.right}
+    if bias is not None:
+        arguments = {"self": bias, "mat1": trial.left, "mat2": trial.right}
+    form = product_of("mm" if bias is None else "addmm", arguments, torch.bfloat16)
+    assert form is not None
+    return prepared(form, Stream(seed, "sensitivity"))
+
+
+def compared(reference: LinearOutput, out: Tensor) -> Comparison:
+    expected = Expected("output", fact_of(out), "numeric", sampled=reference)
+    return compare(expected, out.view(-1), fact_of(out))
+
+
+def codes(comparison: Comparison) -> tuple[str, ...]:
+    """Of the findings that call the output divergent."""
+    measurement = Measurement("k", _OK, _OK, (comparison,))
+    found = (finding for rule in _RULES for finding in rule(_CASE, measurement, _HEADER, DEFAULT))
+    return tuple(finding.code for finding in found if finding.status == "divergent")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was said of one output; ``size`` 0 for a healthy one."""
+
+    fault: str
+    size: float
+    codes: tuple[str, ...]
+
+
+def judged(seed: int, sizes: tuple[int, int, int], sweep: bool) -> Iterator[Found]:
+    """A healthy output, and one of each fault: of the first size, or of all."""
+    trial = Trial.make(seed, *sizes)
+    reference = reference_of(trial, seed)
+    yield Found("healthy", 0.0, codes(compared(reference, trial.healthy())))
+    deviation = float(trial.product[0].std())
+    for name, fault in FAULTS.items():
+        for size in fault.sizes if sweep else fault.sizes[:1]:
+            against = reference
+            if name == "bias dropped":
+                bias = torch.randn(sizes[2], generator=trial.generator) * (deviation * size)
+                against = reference_of(trial, seed, bias.bfloat16())
+            yield Found(name, size, codes(compared(against, fault.make(trial, size))))
+
+
+def seconds_of(trial: Trial, seed: int) -> tuple[float, float]:
+    """To prepare the reference, noise included, and to compare a whole output."""
+    out = trial.healthy()
+    start = time.perf_counter()
+    reference = reference_of(trial, seed)
+    middle = time.perf_counter()
+    compared(reference, out)
+    return middle - start, time.perf_counter() - middle
