@@ -258,6 +258,9 @@ def _add_limits(parser: _Parser) -> None:
     parser.add_argument(
         "--steady-limit", type=duration, default=60.0, metavar="TIME", help="a later call longer than this hangs (60s)"
     )
+    parser.add_argument(
+        "--repeats", type=positive, default=2, metavar="N", help="runs of each case compared bitwise, at least two (2)"
+    )
 
 
 def _add_trace(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -371,6 +374,7 @@ def _run(options: argparse.Namespace) -> int:
         confirm_hangs=options.confirm_hangs,
         first_call_limit_s=options.first_call_limit,
         steady_limit_s=options.steady_limit,
+        n_repeats=max(options.repeats, 2),
         formats=options.format,
         fail_on=options.fail_on,
     )

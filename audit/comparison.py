@@ -51,6 +51,22 @@ class Sketch:
 
 
 @dataclass(frozen=True)
+class Explanation:
+    """How far a documented ``mechanism`` (``audit.replay.mechanisms``) explains the errors of an output.
+
+    The reference was computed again as the mechanism would have it: ``n_left`` elements are wrong against that, of
+    ``n_wrong`` before. Over these, or over all where none is wrong: ``left_fraction`` is the rms error that is left
+    over the one before, ``size_fraction`` the rms of what the mechanism changes over it.
+    """
+
+    mechanism: str
+    n_wrong: int
+    n_left: int
+    left_fraction: float
+    size_fraction: float
+
+
+@dataclass(frozen=True)
 class Comparison:
     """One output (or mutated argument, or gradient) of the device against the reference.
 
@@ -82,6 +98,8 @@ class Comparison:
     ``third`` says by what third way the CPU computed it again where the two were far apart; ``third_ratio`` is then the
     device's largest error ratio against that, by the same floor, ``third_n_different`` the elements that differ (exact
     outputs) or have NaN or Inf on one side.
+
+    ``explanations``: the mechanisms that were tried on an output that is off, or coarser than one rounding.
     """
 
     name: str
@@ -121,3 +139,4 @@ class Comparison:
     third: str = ""
     third_ratio: float = 0.0
     third_n_different: int = 0
+    explanations: tuple[Explanation, ...] = ()

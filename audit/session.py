@@ -69,6 +69,7 @@ class RunOptions:
     confirm_hangs: bool = False
     first_call_limit_s: float = 180.0
     steady_limit_s: float = 60.0
+    n_repeats: int = 2
     compare: Path | None = None
     formats: tuple[str, ...] = ("html", "json")
     fail_on: frozenset[Status] = frozenset()
@@ -245,6 +246,7 @@ def _replay_all(options: RunOptions, device: str, trace: Trace, progress: Progre
             values=extract_values(options.output / CASES_FILE, Path(scratch)),
             first_call_limit_s=options.first_call_limit_s,
             steady_limit_s=options.steady_limit_s,
+            n_repeats=options.n_repeats,
             confirm_hangs=options.confirm_hangs,
             alternatives_limit_s=options.alternatives_limit_s,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -12,7 +13,10 @@ from audit.knowledge.tables import document, matches
 class Behaviour:
     """One entry. ``kind``: hardware, documentation or issue. Globs in ``ops``, ``archs``, ``dtypes`` and ``codes``; an
     empty tuple fits all. ``predicts`` is the status it foretells where the op always behaves so, else empty.
-    ``in_predictions``: told beside predictions too; false for old releases, single packages and opt-in switches."""
+    ``in_predictions``: told beside predictions too; false for old releases, single packages and opt-in switches.
+
+    ``phases`` and ``settings`` (of torch, or variables of the environment; the values with which it happens) are
+    conditions too, where given. ``shape`` is what it does to the numbers: see ``audit.rules.recognised``."""
 
     id: str
     kind: str
@@ -27,6 +31,9 @@ class Behaviour:
     affected: str
     predicts: str
     in_predictions: bool
+    phases: tuple[str, ...]
+    settings: Mapping[str, tuple[bool | str, ...]]
+    shape: str
 
     def fits(self, ops: tuple[str, ...], arch: str, dtypes: tuple[str, ...]) -> bool:
         """``ops``: the op of the case and those that ran inside; ``dtypes``: of its tensors."""
@@ -55,6 +62,9 @@ def load_behaviours() -> tuple[Behaviour, ...]:
             affected=entry["affected"],
             predicts=entry["predicts"],
             in_predictions=entry["in_predictions"],
+            phases=tuple(entry.get("phases", ())),
+            settings={name: tuple(values) for name, values in entry.get("settings", {}).items()},
+            shape=entry.get("shape", ""),
         )
         for entry in document("known_behaviours.json")["entries"]
     )

@@ -254,7 +254,16 @@ def numeric(
     for start in range(0, actual.numel(), BLOCK):
         part = slice(start, start + BLOCK)
         same = None if expected.same is None else expected.same[part]
-        _add_block(tally, counts, start, actual[part], wide[part], same, _noise(expected, start, actual), eps)
+        _add_block(
+            tally,
+            counts,
+            start,
+            actual[part],
+            wide[part],
+            same,
+            noise_of(expected, part),
+            eps,
+        )
     worst = tally.first_mismatch if tally.first_mismatch is not None else tally.worst
     sizes = actual_sizes(result)
     place = worst if worst is None or places is None else int(places[worst])
@@ -271,7 +280,7 @@ def numeric(
         rms_error=math.sqrt(tally.squares / tally.n_finite) if tally.n_finite else 0.0,
         cpu_max_abs_error=expected.cpu_max_abs_error,
         cpu_rms_error=expected.cpu_rms_error,
-        noise=expected.noise if expected.local is None else _noise_at(expected.local, worst),
+        noise=float(noise_of(expected, slice(worst or 0, (worst or 0) + 1))),
         eps=eps,
         worst_ratio=tally.worst_ratio,
         ratio_counts=tuple(counts),
@@ -291,20 +300,14 @@ def _dissected(result: Comparison, expected: Expected, actual: torch.Tensor, pla
     for start in range(0, actual.numel(), BLOCK):
         part = slice(start, start + BLOCK)
         same = None if expected.same is None else expected.same[part]
-        wrong = wrong_elements(actual[part], wide[part], same, _noise(expected, start, actual), result.eps)
+        wrong = wrong_elements(actual[part], wide[part], same, noise_of(expected, part), result.eps)
         anatomy.add(wrong, actual[part], wide[part])
     return anatomy.told(result)
 
 
-def _noise(expected: Expected, start: int, actual: torch.Tensor) -> float | torch.Tensor:
-    """The noise of a block that begins at ``start``."""
-    if expected.local is None:
-        return expected.noise
-    return expected.local.of(start, min(start + BLOCK, actual.numel()))
-
-
-def _noise_at(local: LocalNoise, place: int | None) -> float:
-    return float(local.values[(place or 0) // local.group])
+def noise_of(expected: Expected, part: slice) -> float | torch.Tensor:
+    """The noise of a part of the elements: one for all, or one for each."""
+    return expected.noise if expected.local is None else expected.local.of(part.start, part.stop)
 
 
 def _add_block(

@@ -12,15 +12,15 @@ from typing import Any
 
 import torch
 
-from audit.codec import decode, encode
+from audit.codec import encode
 from audit.comparison import Comparison, TensorFact
-from audit.places import Places
 from audit.replay import widen
-from audit.replay.compare import Expected, compare, fact_of, flat, worse
+from audit.replay.compare import Expected, fact_of, flat
 from audit.replay.dequantised import formula_of
 from audit.replay.equivalents import equivalent_of
 from audit.replay.execute import Produced, call, in_phase, mutated_name, with_mutated
 from audit.replay.expectation import change, expected_of
+from audit.replay.explain import explained
 from audit.replay.factors import recomposed, with_recomposed
 from audit.replay.forwards import with_own_forward
 from audit.replay.host_memory import refusal
@@ -29,7 +29,6 @@ from audit.replay.inputs import (
     InputError,
     ValueFile,
     bind,
-    elements_of,
     materialise,
     missing_values,
     seed_generators,
@@ -38,11 +37,13 @@ from audit.replay.inputs import (
 )
 from audit.replay.noise import LOW_PRECISION, Locality, locality_of, rounds_once
 from audit.replay.on_cpu import cpu_op, note_of
+from audit.replay.operands import narrow_operands, spooled_operands
 from audit.replay.outcomes import attempt
 from audit.replay.overload import operand_names, resolve, written_operands
+from audit.replay.returned import elements_returned, returned, without_reference
 from audit.replay.sampled.blocks import read_together
 from audit.replay.sampled.plan import Spooled, expectations
-from audit.replay.spool import bytes_of, on_storage, read_spool, second_run, write_spool
+from audit.replay.spool import bytes_of, read_spool, write_spool
 from audit.replay.standards import OpStandard, standard_of
 from audit.replay.third_opinion import disagrees, seconded, third_way
 from audit.replay.threads import set_threads_for
@@ -271,6 +272,24 @@ class Reference:
             return {}, 0.0
         return _by_name(case, run, mutated), run.seconds
 
+    def _explained(
+        self, prepared: Prepared, comparisons: list[Comparison], actual: Callable[[str], torch.Tensor]
+    ) -> list[Comparison]:
+        """With how far known mechanisms explain what is off; see ``audit.replay.explain``."""
+        case = prepared.case
+        contents = read_spool(self._folder / f"{case.key}.inputs", prepared.index)
+        if _n_bytes(contents) > PERTURB_LIMIT_BYTES:
+            return comparisons
+
+        def run(operand: Callable[[int, TensorSpec], torch.Tensor]) -> dict[str, torch.Tensor]:
+            ran = self._run(widen.widened(case), lambda: formula_of(case.op) or _operator(case.op), contents, operand)
+            return _by_name(case, ran, prepared.mutated) if isinstance(ran, CpuRun) else {}
+
+        def fresh() -> Callable[[int, TensorSpec], torch.Tensor]:
+            return widen.operands(case, contents, None)
+
+        return explained(case, comparisons, prepared.expected, actual, fresh, run)
+
     def _moved_narrow(
         self, case: Case, contents: dict[str, torch.Tensor], mutated: list[int]
     ) -> dict[str, torch.Tensor]:
@@ -291,19 +310,21 @@ class Reference:
         set_threads_for(sum(length for _, length in index.values()), self._n_threads)
         outputs, spans = with_recomposed(prepared.case, outputs, read_spool(path, index))
         if not changed:
-            stored = {name: spans[name].view(torch_dtype(o["stored_dtype"])) for name, o in outputs.items()}
+            stored = {name: elements_returned(outputs, spans, name) for name in outputs}
             read_together(prepared.expected, stored)
         unchanged = self._unchanged(prepared, [name for name in outputs if name not in prepared.expected])
         comparisons = [
-            _comparison(expected, outputs.get(name), spans, changed)
+            returned(expected, outputs.get(name), spans, changed)
             for name, expected in {**prepared.expected, **unchanged}.items()
         ]
         if not changed and any(disagrees(comparison) for comparison in comparisons):
             comparisons = self._seconded(prepared, comparisons, outputs, spans)
         known = {comparison.name for comparison in comparisons}
         comparisons += [
-            _without_reference(prepared.case, name, item) for name, item in outputs.items() if name not in known
+            without_reference(prepared.case, name, item) for name, item in outputs.items() if name not in known
         ]
+        if not changed:
+            comparisons = self._explained(prepared, comparisons, lambda name: elements_returned(outputs, spans, name))
         return [encode(comparison) for comparison in comparisons]
 
     def _seconded(
@@ -328,7 +349,7 @@ class Reference:
             third = _by_name(case, run, prepared.mutated) if isinstance(run, CpuRun) else {}
         third = {**third, **recomposed(case, third)}
         return [
-            seconded(item, prepared.expected[item.name], spans[item.name].view(_stored(outputs[item.name])), third, how)
+            seconded(item, prepared.expected[item.name], elements_returned(outputs, spans, item.name), third, how)
             if disagrees(item) and item.name in prepared.expected and item.name in spans
             else item
             for item in comparisons
@@ -357,32 +378,6 @@ def _operator(name: str) -> Callable[..., Any]:
     return equivalent_of(name) or resolve(name)
 
 
-def narrow_operands(case: Case, contents: dict[str, torch.Tensor]) -> Callable[[int, TensorSpec], torch.Tensor]:
-    """Fresh operands in the case's own dtypes: each storage is copied once, operands on it share it."""
-    fresh = {
-        position: content
-        for storage in storages_of(case)
-        for content in [contents[storage.name].clone()]
-        for position, _ in storage.members
-    }
-
-    def operand(position: int, spec: TensorSpec) -> torch.Tensor:
-        return on_storage(fresh[position], torch_dtype(spec.dtype), spec.sizes, spec.strides, spec.offset)
-
-    return operand
-
-
-def spooled_operands(case: Case, contents: dict[str, torch.Tensor]) -> Callable[[int, TensorSpec], torch.Tensor]:
-    """The operands in their own dtypes, on ``contents`` themselves: for one who only reads them."""
-    owner = {position: storage.name for storage in storages_of(case) for position, _ in storage.members}
-
-    def operand(position: int, spec: TensorSpec) -> torch.Tensor:
-        line = elements_of(contents[owner[position]], torch_dtype(spec.dtype))  # a part of the mapped file
-        return line.as_strided(spec.sizes, spec.strides, line.storage_offset() + spec.offset)
-
-    return operand
-
-
 def _mutated(case: Case, bound: Bound, contents: dict[str, torch.Tensor]) -> list[int]:
     """Positions of the operands that the run wrote: by schema, or because their bytes changed (running statistics)."""
     declared = set(written_operands(case))
@@ -398,49 +393,6 @@ def _mutated(case: Case, bound: Bound, contents: dict[str, torch.Tensor]) -> lis
 def _by_name(case: Case, run: CpuRun, mutated: list[int]) -> dict[str, torch.Tensor]:
     outputs = with_mutated(case, run.bound, run.produced, mutated)
     return {item.name: item.tensor for item in outputs if item.tensor is not None}
-
-
-def _comparison(
-    expected: Expected, output: dict[str, Any] | None, spans: dict[str, torch.Tensor], changed: bool
-) -> Comparison:
-    if output is None:
-        return compare(expected, None, None)
-    fact = decode(TensorFact, output["fact"])
-    stored = torch_dtype(output["stored_dtype"])
-    runs = [spans[name].view(stored) for name in (expected.name, second_run(expected.name)) if name in spans]
-    wanted = torch_dtype(expected.fact.dtype)
-    if changed and wanted.is_floating_point and stored.is_floating_point and stored != wanted:
-        runs, fact = [run.to(wanted) for run in runs], dataclasses.replace(fact, dtype=expected.fact.dtype)
-    return _with_memory_facts(worse(compare(expected, run, fact) for run in runs), output)
-
-
-def _stored(output: dict[str, Any]) -> torch.dtype:
-    return torch_dtype(output["stored_dtype"])
-
-
-def _without_reference(case: Case, name: str, output: dict[str, Any]) -> Comparison:
-    """An output that the reference does not have: one of the device's own, or all where there is no reference."""
-    fact = decode(TensorFact, output["fact"])
-    kind, why = standard_of(case).of_output(name)
-    result = Comparison(name, "metadata", None, fact, why=why if kind == "metadata" else "no reference for this output")
-    return _with_memory_facts(result, output)
-
-
-def _with_memory_facts(result: Comparison, output: dict[str, Any]) -> Comparison:
-    return dataclasses.replace(
-        result,
-        n_unwritten=output["n_unwritten"],
-        first_unwritten=tuple(output["first_unwritten"]),
-        n_not_repeated=output["n_not_repeated"],
-        unwritten=_places(output["unwritten"]),
-        not_repeated=_places(output["not_repeated"]),
-        n_runs=output["n_runs"],
-        n_runs_differing=output["n_runs_differing"],
-    )
-
-
-def _places(found: Any) -> Places | None:
-    return None if found is None else decode(Places, found)
 
 
 def _n_bytes(contents: dict[str, torch.Tensor]) -> int:

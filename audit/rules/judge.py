@@ -106,7 +106,7 @@ def _verdict(
     measurement = None if predicted else run.measurements.get(case.key)
     arch = run.header.device.arch
     found = (*_findings(case, measurement, run, thresholds), *of_run)
-    findings = tuple(annotate(finding, case, measurement, arch) for finding in found)
+    findings = tuple(annotate(finding, case, measurement, arch, run.header.environment) for finding in found)
     status = status_of(findings)
     alternatives = _tried(case, run, there, status, thresholds)
     findings = (*findings, *([told] if (told := note(case, run, alternatives)) is not None else []))

@@ -11,9 +11,10 @@ from audit.replay.execute import call, in_phase
 from audit.replay.forwards import with_own_forward
 from audit.replay.inputs import InputError, ValueFile, bind, materialise, seed_generators
 from audit.replay.on_cpu import cpu_op
+from audit.replay.operands import narrow_operands
 from audit.replay.outcomes import attempt
 from audit.replay.overload import resolve
-from audit.replay.reference import Reference, narrow_operands
+from audit.replay.reference import Reference
 from audit.schema import Case, Outcome
 
 _CPU = torch.device("cpu")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from audit.kernel_settings import setting
 from audit.knowledge.dispatch import load_dispatch
 from audit.knowledge.known_behaviours import load_behaviours
 from audit.knowledge.paths import load_fallback_ops, load_predictions
-from audit.knowledge.tables import matches
+from audit.knowledge.tables import matches, rows
+from audit.replay.mechanisms import MECHANISMS
 from audit.rules.codes import CODES
 
 
@@ -27,6 +29,15 @@ def test_behaviours_and_fallbacks_name_aten_ops_that_exist():
     for fallback in load_fallback_ops():
         assert any(matches(op, fallback.chosen_ops) for op in ops), fallback.meaning
         assert any(matches(op, fallback.case_ops) for op in ops), fallback.meaning
+
+
+def test_settings_have_names_that_are_recorded_and_shapes_names_that_are_measured():
+    steering = {row["name"] for row in rows("environment_variables.csv")}
+    mechanisms = {mechanism.name for mechanism in MECHANISMS} | {"sums-in-own-dtype"}
+    for behaviour in load_behaviours():
+        for name in behaviour.settings:
+            assert setting(name) is not None or name in steering, f"{behaviour.id}: {name}"
+        assert not behaviour.shape or behaviour.shape.removeprefix("at most ") in mechanisms, behaviour.id
 
 
 def test_predictions_name_codes_that_exist_and_say_what_to_read():

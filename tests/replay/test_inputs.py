@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from audit.errors import UsageError
 from audit.replay.inputs import InputError, ValueFile, bind, materialise, reach, storages_of
-from audit.replay.reference import narrow_operands
+from audit.replay.operands import narrow_operands
 from audit.replay.spool import read_spool, write_spool
 from audit.replay.stream import PERIOD, Stream
 from audit.replay.synthesis import synthesise

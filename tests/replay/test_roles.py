@@ -9,8 +9,9 @@ import torch
 
 from audit.replay import inputs
 from audit.replay.inputs import ValueFile, bind, materialise
+from audit.replay.operands import narrow_operands
 from audit.replay.overload import operand_names
-from audit.replay.reference import Reference, narrow_operands
+from audit.replay.reference import Reference
 from audit.replay.roles import ROLES, row_of
 from audit.schema import Case, Source, Values
 from audit.tracer.recorder import Recorder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from audit.comparison import Explanation
 from audit.rules.known import annotate
 from audit.verdicts import Finding
 
@@ -20,6 +21,22 @@ def test_half_precision_gemm_on_mi200_is_explained_by_its_denormals(build):
     assert "denormal" in known.title
     assert "ROCBLAS_INTERNAL_FP16_ALT_IMPL" in known.remedy
     assert known.link.startswith("https://")
+
+
+def test_a_behaviour_with_a_shape_is_a_guess_where_nothing_was_measured_to_tell(build):
+    known = annotate(BEYOND, _half(build), None, "gfx90a").known
+    assert known is not None
+    assert known.title.startswith("perhaps: ")
+    off = dataclasses.replace(BEYOND, data={"output": "output 0"})
+    explanations = {
+        0.01: (Explanation("subnormals-flushed", 9, 0, 0.01, 1.0),),
+        0.99: (Explanation("subnormals-flushed", 9, 9, 0.99, 0.1),),
+    }
+    measured = {left: build.measurement(build.comparison(explanations=e)) for left, e in explanations.items()}
+    seen = annotate(off, _half(build), measured[0.01], "gfx90a").known
+    assert seen is not None
+    assert not seen.title.startswith("perhaps")
+    assert annotate(off, _half(build), measured[0.99], "gfx90a").known is None
 
 
 def test_the_finding_keeps_its_code_status_and_message(build):

@@ -1,0 +1,65 @@
+"""The outputs that the device left in the spool, each set beside what is expected of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from audit.codec import decode
+from audit.comparison import Comparison, TensorFact
+from audit.places import Places
+from audit.replay.compare import Expected, compare, worse
+from audit.replay.inputs import torch_dtype
+from audit.replay.spool import second_run
+from audit.replay.standards import standard_of
+from audit.schema import Case
+
+
+def elements_returned(outputs: dict[str, Any], spans: dict[str, torch.Tensor], name: str) -> torch.Tensor:
+    """All elements of the first run's output, flat."""
+    return spans[name].view(torch_dtype(outputs[name]["stored_dtype"]))
+
+
+def returned(
+    expected: Expected, output: dict[str, Any] | None, spans: dict[str, torch.Tensor], changed: bool
+) -> Comparison:
+    """The comparison of what the device wrote to the spool, ``spans``, as its message tells of it, ``output``.
+
+    Of a ``changed`` case it is first rounded to the dtype that the case itself gives.
+    """
+    if output is None:
+        return compare(expected, None, None)
+    fact = decode(TensorFact, output["fact"])
+    stored = torch_dtype(output["stored_dtype"])
+    runs = [spans[name].view(stored) for name in (expected.name, second_run(expected.name)) if name in spans]
+    wanted = torch_dtype(expected.fact.dtype)
+    if changed and wanted.is_floating_point and stored.is_floating_point and stored != wanted:
+        runs, fact = [run.to(wanted) for run in runs], dataclasses.replace(fact, dtype=expected.fact.dtype)
+    return _with_memory_facts(worse(compare(expected, run, fact) for run in runs), output)
+
+
+def without_reference(case: Case, name: str, output: dict[str, Any]) -> Comparison:
+    """An output that the reference does not have: one of the device's own, or all where there is no reference."""
+    fact = decode(TensorFact, output["fact"])
+    kind, why = standard_of(case).of_output(name)
+    result = Comparison(name, "metadata", None, fact, why=why if kind == "metadata" else "no reference for this output")
+    return _with_memory_facts(result, output)
+
+
+def _with_memory_facts(result: Comparison, output: dict[str, Any]) -> Comparison:
+    return dataclasses.replace(
+        result,
+        n_unwritten=output["n_unwritten"],
+        first_unwritten=tuple(output["first_unwritten"]),
+        n_not_repeated=output["n_not_repeated"],
+        unwritten=_places(output["unwritten"]),
+        not_repeated=_places(output["not_repeated"]),
+        n_runs=output["n_runs"],
+        n_runs_differing=output["n_runs_differing"],
+    )
+
+
+def _places(found: Any) -> Places | None:
+    return None if found is None else decode(Places, found)
