@@ -216,6 +216,11 @@ def _add_run(commands: argparse._SubParsersAction[_Parser]) -> None:
         metavar="OTHER",
         help="set another device's times beside these: a profiler's trace, or a run folder",
     )
+    parser.add_argument(
+        "--drift",
+        action="store_true",
+        help="then play the first step whole, on the device beside the CPU: where accumulated error starts",
+    )
     _add_limits(parser)
     parser.set_defaults(command=_run)
 
@@ -367,6 +372,7 @@ def _run(options: argparse.Namespace) -> int:
         _run_options(options, target, output),
         device=options.device,
         compare=options.compare,
+        drift=options.drift,
         time_budget_s=options.time_budget,
         alternatives_limit_s=options.alternatives,
         resume=options.resume,

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from audit.drift_records import Drift
 from audit.schema import (
     FORMAT_VERSION,
     Case,
@@ -124,6 +125,7 @@ class Run:
     """A run file, read. A case with neither measurement nor start was left out (budget, device lost, killed).
 
     ``alternatives`` are by key of their case, in the order tried; ``trying`` were begun and have not ended.
+    ``drift`` is the whole step on the device beside the CPU, where that was asked for.
     """
 
     header: RunHeader
@@ -134,3 +136,4 @@ class Run:
     warnings: tuple[str, ...] = ()
     alternatives: Mapping[str, tuple[Alternative, ...]] = field(default_factory=dict)
     trying: frozenset[Trying] = frozenset()
+    drift: Drift | None = None

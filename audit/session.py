@@ -33,6 +33,7 @@ from audit.run_folder import CASES_FILE, RUN_FILE, alone_in, clear_folder, find_
 from audit.run_records import PreflightCheck, Run, RunEnd, RunHeader, Started
 from audit.schema import EVIDENCE_BY_BACKEND, Case, Ceilings, DeviceInfo, Measurement, Status, Trace
 from audit.second_pass import try_alternatives
+from audit.step_pass import check_playable, play_step
 from audit.store import RunWriter, read_run
 from audit.targets import InputShape, Target
 from audit.termination import termination_as_interrupt
@@ -71,6 +72,7 @@ class RunOptions:
     steady_limit_s: float = 60.0
     n_repeats: int = 2
     compare: Path | None = None
+    drift: bool = False
     formats: tuple[str, ...] = ("html", "json")
     fail_on: frozenset[Status] = frozenset()
 
@@ -86,6 +88,8 @@ def run(options: RunOptions, progress: Progress) -> tuple[Judgement, int]:
     from audit.device.registry import resolve
 
     device = resolve(options.device)  # before anything is traced: a missing device is known at once
+    if options.drift:
+        check_playable(options.target, device, options.fake, options.private)
     (find_folder if options.resume else make_folder)(options.output)
     with alone_in(options.output), termination_as_interrupt():
         if not options.resume:
@@ -95,6 +99,8 @@ def run(options: RunOptions, progress: Progress) -> tuple[Judgement, int]:
             end = _predict_only(options, trace)
         else:
             end = _replay_all(options, device, trace, progress)
+            if options.drift and end.complete:
+                _play_step(options, device, progress)
         judgement = judge_folder(options.output, options.formats, other)
     return judgement, exit_code(judgement, end, options.fail_on)
 
@@ -105,6 +111,7 @@ def _import(options: RunOptions, other: Run | None, progress: Progress) -> tuple
         "--device": options.device not in ("auto", "none"),
         "--resume": options.resume,
         "--private": options.private,
+        "--drift": options.drift,
     }
     for option, is_set in refused.items():
         if is_set:
@@ -258,6 +265,27 @@ def _replay_all(options: RunOptions, device: str, trace: Trace, progress: Progre
                 end = try_alternatives(pool, options.output / RUN_FILE, settings, writer, progress, deadline)
             writer.end(end)
             return end
+
+
+def _play_step(options: RunOptions, device: str, progress: Progress) -> None:
+    """With what is left of the time; the run stays as it was where the step cannot be played."""
+    from audit.replay.engine import ReplaySettings
+
+    settings = ReplaySettings(
+        device=device,
+        first_call_limit_s=options.first_call_limit_s,
+        steady_limit_s=options.steady_limit_s,
+    )
+    play_step(
+        options.target,
+        options.mode,
+        options.shape,
+        pretended_gpu(options.gpu),
+        settings,
+        options.output / RUN_FILE,
+        progress,
+        options.time_budget_s,
+    )
 
 
 def _write_events(

@@ -2,8 +2,9 @@
 
 Lines: ``{"header": ...}``, then ``{"case": ...}`` for each case, then ``{"started": KEY}`` and
 ``{"measurement": ...}`` as they come, then ``{"trying": ...}`` and ``{"alternative": ...}`` of what was tried instead,
-then ``{"end": ...}``. A line that was cut off by a kill is dropped when read
-and when writing goes on.
+then ``{"end": ...}``. Of a step that was played whole (``--drift``): ``{"drift_started": ...}`` and
+``{"drift_step": ...}`` for each of its calls, then ``{"drift_end": ...}``. A line that was cut off by a kill is dropped
+when read and when writing goes on.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from typing import Any, TypeVar
 
 from audit import strict_json
 from audit.codec import DecodeError, decode, encode
+from audit.drift_records import Drift, DriftEnd, DriftStarted, DriftStep
 from audit.errors import UnfinishedError, UsageError
 from audit.run_records import Alternative, Run, RunEnd, RunHeader, Trying
 from audit.schema import EVIDENCE_BY_BACKEND, FORMAT_VERSION, Case, Measurement
-from audit.validity import check_amounts, check_case
+from audit.validity import check_amounts, check_case, check_step
 
 T = TypeVar("T")
+
+_DRIFT_NAMES = {DriftStarted: "drift_started", DriftStep: "drift_step", DriftEnd: "drift_end"}
 
 #: A case and its measurement have some 5 KB, one of a fused optimizer over 1,000 parameters a megabyte.
 MAX_LINE_BYTES = 1 << 26
@@ -80,6 +84,10 @@ class RunWriter:
 
     def tried(self, alternative: Alternative) -> None:
         self._append([{"alternative": encode(alternative)}])
+
+    def drifted(self, record: DriftStarted | DriftStep | DriftEnd) -> None:
+        """Notes a call of the step that is played whole: that the device is about to be touched, or what was seen."""
+        self._append([{_DRIFT_NAMES[type(record)]: encode(record)}])
 
     def end(self, end: RunEnd) -> None:
         self._append([{"end": encode(end)}])
@@ -146,6 +154,7 @@ def _assemble(path: Path, lines: Iterable[bytes]) -> Run:
     tried: dict[Trying, Alternative] = {}
     trying: dict[Trying, None] = {}
     end: RunEnd | None = None
+    drift = _PlayedStep(path)
     warnings: tuple[str, ...] = ()
     for number, line in enumerate(lines, 1):
         if not line.endswith(b"\n"):
@@ -177,6 +186,8 @@ def _assemble(path: Path, lines: Iterable[bytes]) -> Run:
             alternative = _decode(path, number, Alternative, content)
             tried[_trial_of(path, number, alternative, measurements)] = alternative
             end = None
+        elif kind in _DRIFT_NAMES.values():
+            drift.add(number, kind, content)
         elif kind == "end":
             end = _decode(path, number, RunEnd, content)
     if header is None:
@@ -192,7 +203,54 @@ def _assemble(path: Path, lines: Iterable[bytes]) -> Run:
         warnings,
         _by_key(tried.values()),
         frozenset(trying.keys() - tried.keys()),
+        drift.read(),
     )
+
+
+class _PlayedStep:
+    """The records of a step that was played whole, as they come; the calls of it in their order."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._steps: list[DriftStep] = []
+        self._started: DriftStarted | None = None
+        self._end: DriftEnd | None = None
+
+    def add(self, number: int, kind: str, content: Any) -> None:
+        """Raises UsageError where a call comes out of its turn."""
+        if self._end is not None:
+            raise UsageError(f"{self._path}:{number} comes after the end of the played step", "malformed-record")
+        if kind == "drift_end":
+            self._end = _decode(self._path, number, DriftEnd, content)
+            return
+        record: DriftStarted | DriftStep
+        if kind == "drift_started":
+            record = _decode(self._path, number, DriftStarted, content)
+        else:
+            record = _decode(self._path, number, DriftStep, content)
+        if record.index != len(self._steps):
+            raise UsageError(
+                f"{self._path}:{number} is call {record.index} of the played step, where {len(self._steps)} was next",
+                "malformed-record",
+            )
+        if isinstance(record, DriftStep):
+            _check_step(self._path, number, record)
+            self._steps.append(record)
+            self._started = None
+        else:
+            self._started = record
+
+    def read(self) -> Drift | None:
+        if not self._steps and self._started is None and self._end is None:
+            return None
+        return Drift(tuple(self._steps), self._end, self._started)
+
+
+def _check_step(path: Path, number: int, step: DriftStep) -> None:
+    try:
+        check_step(step)
+    except DecodeError as error:
+        raise _malformed(path, number, error) from error
 
 
 def _by_key(tried: Iterable[Alternative]) -> dict[str, tuple[Alternative, ...]]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from audit.codec import DecodeError, reach, tensors_of
+from audit.drift_records import DriftStep
 from audit.schema import Arg, Case, Named, TensorSpec, Values
 
 _INT64 = 1 << 63
@@ -85,6 +86,18 @@ def check_case(case: Case) -> None:
         if not 0 <= position < len(specs):
             raise DecodeError(f"case {case.key} has values for operand {position} of {len(specs)}")
         _check_values(case.key, position, values)
+
+
+def check_step(step: DriftStep) -> None:
+    """Raises DecodeError where a call of a played step is none: a name that is no name, an error below nought."""
+    if not _KEY.fullmatch(step.key) or not _OP.fullmatch(step.op):
+        raise DecodeError(f"call {step.index} is of {step.op[:80]!r} with the key {step.key[:80]!r}, which is no op")
+    numbers = (step.error, step.noise, step.eps, step.ratio, step.alone_ratio, step.alone_error)
+    counts = (step.wrong, step.n_different, step.alone_wrong or 0)
+    if any(number is not None and not number >= 0 for number in numbers) or any(not 0 <= n < _INT64 for n in counts):
+        raise DecodeError(f"call {step.index} has an error, a ratio or a count below nought")
+    if any(not 0 <= index < step.index for index in step.before):
+        raise DecodeError(f"call {step.index} takes what a later call gives")
 
 
 def _constants(case: Case) -> Iterator[Named]:

@@ -135,6 +135,35 @@ class SideBySide:
 
 
 @dataclass(frozen=True)
+class ModuleDrift:
+    """A module of the step that was played, in one phase. Errors are relative; ``error`` and ``noise`` are those of its
+    last floating output, ``largest_ratio`` the worst of the two's quotients within, ``own_ratio`` the worst call's own.
+
+    ``wrong`` counts elements that must be equal and are not, ``n_fed`` calls that were fed with the program's numbers.
+    """
+
+    module: str
+    phase: Phase
+    n_calls: int
+    first_call: int
+    error: float | None
+    noise: float | None
+    largest_ratio: float | None
+    own_ratio: float | None
+    wrong: int = 0
+    n_fed: int = 0
+
+
+@dataclass(frozen=True)
+class DriftJudgement:
+    """The step that was played whole: in one sentence, what is wrong in it, and its modules in order."""
+
+    sentence: str
+    findings: tuple[Finding, ...]
+    modules: tuple[ModuleDrift, ...]
+
+
+@dataclass(frozen=True)
 class Judgement:
     """A judged run: what every reporter, gate and dashboard reads. ``headline`` is the verdict in one sentence."""
 
@@ -145,6 +174,7 @@ class Judgement:
     root_causes: tuple[Finding, ...] = ()
     thresholds: tuple[tuple[str, str, str], ...] = ()
     beside: SideBySide | None = None
+    drift: DriftJudgement | None = None
 
     def has_any(self, statuses: Collection[Status]) -> bool:
         """Whether a case or a root cause has one of these."""

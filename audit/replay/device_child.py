@@ -197,7 +197,7 @@ class DeviceChild:
     def _send_setup(self, child: Child) -> None:
         settings = self._settings
         setup = {
-            "device": _absolute(self._place.device),
+            "device": absolute_device(self._place.device),
             "folder": str(self._folder),
             "seed": settings.seed,
             "fills": settings.fill_bytes,
@@ -224,7 +224,7 @@ class DeviceChild:
             self._spare = None
 
 
-def _absolute(device: str) -> str:
+def absolute_device(device: str) -> str:
     """A fault file's path made absolute, since the children have another working directory."""
     name, _, path = device.partition(":")
     return f"{name}:{Path(path).resolve()}" if name == "sim" and path else device

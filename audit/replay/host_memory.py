@@ -33,3 +33,28 @@ def host_memory_bytes() -> int:
         return min(physical, int(_CONTAINER.read_text()))
     except (OSError, ValueError):
         return physical
+
+
+def available_bytes() -> int:
+    """Memory that can be had now without swapping (Linux); all of it where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        [line] = [line for line in lines if line.startswith("MemAvailable:")]
+        there = int(line.split()[1]) << 10
+    except (OSError, ValueError, IndexError):
+        return host_memory_bytes()
+    try:
+        used = int(_CONTAINER.with_name("memory.current").read_text())
+        reclaimable = _reclaimable()
+        return min(there, int(_CONTAINER.read_text()) - used + reclaimable)
+    except (OSError, ValueError):
+        return there
+
+
+def _reclaimable() -> int:
+    """Of what a container has used, the pages of files that are dropped when memory is asked for."""
+    for line in _CONTAINER.with_name("memory.stat").read_text().splitlines():
+        name, _, value = line.partition(" ")
+        if name == "inactive_file":
+            return int(value)
+    return 0

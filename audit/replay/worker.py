@@ -1,7 +1,8 @@
 """The child process of a replay: ``python -m audit.replay.worker ROLE READ_FD WRITE_FD PARENT_PID STDERR_FILE``.
 
-ROLE is ``reference`` or ``device``. The first message sets it up; each later one is a case, or part of one, and is
-answered by one message with ``"done": true``. Messages are JSON lines on the two pipes; stdout is never used.
+ROLE is ``reference``, ``device`` or ``drift`` (a step played whole). The first message sets it up; each later one is a
+case, or part of one, and is answered by one message with ``"done": true``. Messages are JSON lines on the two pipes;
+stdout is never used.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,8 +63,7 @@ def _die_with(parent: int) -> None:
 
 def _set_up(role: str, setup: Message, channel: Channel) -> dict[str, Handler] | None:
     try:
-        make = _reference_handlers if role == "reference" else _device_handlers
-        handlers, answer = make(setup, channel)
+        handlers, answer = _ROLES[role](setup, channel)
     except AuditError as error:
         channel.send({"done": True, "error": str(error), "slug": error.slug, "usage": error.exit_code == 2})
         return None
@@ -148,6 +149,33 @@ def _device_handlers(setup: Message, channel: Channel) -> tuple[dict[str, Handle
         "info": encode(info),
         "canary": canary,
     }
+
+
+def _drift_handlers(setup: Message, channel: Channel) -> tuple[dict[str, Handler], Message]:
+    import torch
+
+    from audit.device.registry import open_device
+    from audit.drift_records import DriftStarted, DriftStep
+    from audit.replay.canary import canary_passes
+    from audit.replay.drift.lockstep import LockStep
+
+    device = open_device(setup["device"])
+    if setup["n_threads"]:
+        torch.set_num_threads(setup["n_threads"])
+
+    def say(record: DriftStarted | DriftStep) -> None:
+        channel.send({"step" if isinstance(record, DriftStep) else "started": encode(record)})
+
+    def play(message: Message) -> Message:
+        step = LockStep(Path(setup["folder"]), device, say)
+        channel.send({"n_calls": step.n_calls})
+        deadline = math.inf if setup["budget_s"] is None else time.monotonic() + setup["budget_s"]
+        return {"end": encode(step.play(lambda: time.monotonic() > deadline))}
+
+    return {"play": play}, {"canary": canary_passes(device)}
+
+
+_ROLES = {"reference": _reference_handlers, "device": _device_handlers, "drift": _drift_handlers}
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import jinja2
 
 from audit.comparison import Comparison
 from audit.places import Places
-from audit.report import device_time, text
+from audit.report import device_time, drift, text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
 from audit.report.lost_time import lost_share_text, lost_text, step_limits
 from audit.report.rows import CaseRow, OpRow, case_rows, coverage_of, op_rows, safe_name, status_counts
@@ -95,6 +95,7 @@ def render(judgement: Judgement) -> str:
         ceilings=ceiling_rows(header.device, header.ceilings),
         dearer=dearer,
         cheaper=cheaper,
+        drift=drift.drift_section(judgement),
     )
 
 
@@ -319,6 +320,7 @@ def _environment(max_log: int, max_items: int) -> jinja2.Environment:
             "bars": bars,
             "bars_label": bars_label,
             "histogram": histogram,
+            "sentence": lambda value: text.one_line(value[:1].upper() + value[1:], 600),
         }
     )
     names: dict[str, Any] = {
@@ -337,6 +339,9 @@ def _environment(max_log: int, max_items: int) -> jinja2.Environment:
         "lost_share_text": lost_share_text,
         "anchor": safe_name,
         "place_words": place_words,
+        "drift_ratio": drift.ratio_text,
+        "DRIFT_WIDTH": drift.WIDTH,
+        "DRIFT_HEIGHT": drift.HEIGHT,
     }
     environment.globals.update(names)
     return environment

@@ -9,7 +9,7 @@ from typing import Any
 
 from audit.rules.lost_time import LostTime, lost_by_library, lost_by_module, lost_by_op, step_of
 from audit.schema import STATUSES, NotAudited
-from audit.verdicts import Coverage, Finding, Judgement, SideBySide, SideRow, Tried, Verdict
+from audit.verdicts import Coverage, DriftJudgement, Finding, Judgement, SideBySide, SideRow, Tried, Verdict
 
 SUMMARY_FORMAT_VERSION = 1
 
@@ -37,6 +37,7 @@ def summary(judgement: Judgement) -> dict[str, Any]:
         "not_audited": [_not_audited(item) for item in header.not_audited],
         **({"beside": _beside(judgement.beside)} if judgement.beside is not None else {}),
         **_limits(judgement),
+        **_drift(judgement.drift),
     }
 
 
@@ -55,6 +56,15 @@ def _limits(judgement: Judgement) -> dict[str, Any]:
             "library": _groups(lost_by_library(run, verdicts)),
         },
     }
+
+
+def _drift(drift: DriftJudgement | None) -> dict[str, Any]:
+    """The step that was played whole: what is wrong in it, and its modules in the order in which they end."""
+    if drift is None:
+        return {}
+    modules = [{name: _number(value) for name, value in asdict(row).items()} for row in drift.modules]
+    findings = [_finding(finding) for finding in drift.findings]
+    return {"drift": {"sentence": drift.sentence, "findings": findings, "modules": modules}}
 
 
 def _groups(groups: list[LostTime]) -> list[dict[str, Any]]:

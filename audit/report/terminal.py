@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from audit.report import device_time, text
+from audit.report.drift import drift_lines
 from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
 from audit.report.lost_time import step_limits
 from audit.report.rows import CaseRow, case_rows, status_counts
@@ -43,6 +44,8 @@ def render_terminal(judgement: Judgement, width: int = 80, colour: bool = False,
     _print_libraries(console, judgement)
     _print_limits(console, judgement)
     _print_beside(console, judgement)
+    for line in drift_lines(judgement):
+        console.print(Text(text.one_line(line, 300)))
     if report is not None:
         console.print(Text(f"report: {text.one_line(str(report), 400)}"), soft_wrap=True)
     return printed(console)

@@ -11,6 +11,7 @@ CODES: Mapping[str, str] = {
     "SUP103": "The op hung",
     "SUP104": "The op was started and never finished",
     "SUP105": "The op breaks what runs after it",
+    "SUP106": "The op failed in the played step",
     "SUP110": "The GPU is not in the torch build",
     "SUP111": "HSA_OVERRIDE_GFX_VERSION hides the GPU",
     "SUP112": "Different GPUs are visible together",
@@ -37,6 +38,9 @@ CODES: Mapping[str, str] = {
     "NUM211": "Values were not compared",
     "NUM212": "The whole output's sketch is off",
     "NUM213": "Coarser than its dtype",
+    "NUM220": "Wrong only after its predecessor",
+    "NUM221": "Accumulated error starts here",
+    "NUM222": "Wrong in the step and alone",
     # fallbacks
     "FBK301": "Data went through the host",
     "FBK302": "A fallback op was chosen",
@@ -70,4 +74,5 @@ CODES: Mapping[str, str] = {
     "INC912": "The trace holds an op of one device",
     "INC913": "Nothing was replayed",
     "INC914": "The reference is in doubt",
+    "INC915": "The step was not played to its end",
 }

@@ -11,6 +11,8 @@ from audit.knowledge.kernels import classify_kernel
 from audit.knowledge.op_classes import class_of
 from audit.rules.chosen_path import heaviest_kernel
 from audit.rules.coverage import coverage
+from audit.rules.drift import causes as causes_of_drift
+from audit.rules.drift import judge_drift
 from audit.rules.elsewhere import times_for
 from audit.rules.floor import floor_of_work
 from audit.rules.headline import headline
@@ -46,12 +48,14 @@ def judge(run: Run, *, thresholds: Thresholds = DEFAULT, other: Run | None = Non
         for case in run.cases
     )
     totals = coverage(verdicts)
+    drift = judge_drift(run.drift, thresholds)
     causes = (
         *missed_composites(run.header.source.name, run.header.not_audited),
         *_shared_error(run, verdicts, thresholds),
         *custom_ops(run.header.not_audited, thresholds),
         *root_causes(run.header.preflight),
         *unseen_cases(run),
+        *causes_of_drift(drift),
     )
     return Judgement(
         run,
@@ -61,6 +65,7 @@ def judge(run: Run, *, thresholds: Thresholds = DEFAULT, other: Run | None = Non
         causes,
         thresholds.rows(),
         side_by_side(run, other) if other is not None else None,
+        drift,
     )
 
 

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from audit.rules import (
     accuracy,
     chosen_path,
+    drift,
     elsewhere,
     host_traffic,
     inconclusive,
@@ -67,4 +68,5 @@ RULES: tuple[Rule, ...] = (
 RUN_RULES: tuple[RunRule, ...] = (
     stray_dtype.stray_dtypes,
     elsewhere.slower_than_elsewhere,
+    drift.wrong_in_step,
 )

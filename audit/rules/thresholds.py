@@ -45,6 +45,16 @@ class Thresholds:
             "reach 2 to 3"
         },
     )
+    drift_ratio: float = field(
+        default=8.0,
+        metadata={
+            "source": "times the CPU's own accumulated error; allowed_ratio, for both are sums of as many roundings"
+        },
+    )
+    drift_start_ratio: float = field(
+        default=3.0,
+        metadata={"source": "times the CPU's own accumulated error; healthy ones stay below 2.1 (docs/drift.md)"},
+    )
     host_copy_fraction: float = field(
         default=0.25,
         metadata={

@@ -30,6 +30,8 @@ from audit.tracer.program import Program, check_recorded, run_program
 from audit.tracer.recorder import Recorder
 from audit.tracer.redirect import GPU_NAMED, redirection
 from audit.tracer.shapes_only import ShapesOnly
+from audit.tracer.tape_writer import TapeWriter
+from audit.tracer.taping import TapeRecorder
 from audit.tracer.values import ValueRecorder
 from audit.tracer.writing import write_trace
 
@@ -43,6 +45,9 @@ def main(arguments: list[str]) -> int:
     _die_with(config["auditor"])
     os.dup2(2, 1)  # the audit's own result goes to stdout; what the program prints is progress
     try:
+        if config.get("tape_bytes") is not None:
+            tape_program(_program(config["program"]), Path(config["output"]), config["tape_bytes"], _gpu(config["gpu"]))
+            return 0
         trace_program(
             _program(config["program"]),
             Path(config["output"]),
@@ -110,6 +115,17 @@ def trace_program(
     for note in () if shapes is None else shapes.notes():
         recorder.note(note)
     write_trace(recorder, source, collect_environment(), output, names)
+
+
+def tape_program(program: Program, folder: Path, limit_bytes: int, gpu: DeviceInfo | None) -> None:
+    """Runs ``program`` on the CPU and writes the tape of its calls to ``folder``."""
+    tape = TapeWriter(folder, limit_bytes)
+    recorder = TapeRecorder(tape)
+    with redirection(gpu), chosen_as_on_gpu(GPU_NAMED.is_set, recorder.note):
+        source = run_program(program, recorder)
+    check_recorded(recorder, source)
+    full = f"the values of the step take more than {limit_bytes / 2**30:.1f} GiB of disk" if tape.full else ""
+    tape.end(full or (f"the program ended early: {source.error}" if source.error else ""))
 
 
 def _program(config: dict[str, Any]) -> Program:

@@ -9,11 +9,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from audit.codec import encode
 from audit.errors import UnfinishedError
 from audit.schema import DeviceInfo
 from audit.targets import InputShape, Target
+
+#: By which a process of either flavour sees no GPU. Both are set, since torch for ROCm reads both and wants them equal.
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 #: Not ``python -m``, which looks for modules in the working folder first: a ``queue.py`` or ``audit.py`` of the user's
 #: there must not shadow ours. The folder of this package comes first until it is imported, and is then gone again, so
@@ -43,6 +47,34 @@ def trace_in_child(
     Raises UnfinishedError; the child has said its own sentence on stderr.
     """
     config = {
+        **_program(target, n_steps, mode, gpu, shape),
+        "output": str(output.absolute()),  # the program may change its folder
+        "values_bytes": values_bytes,
+        "fake": fake,
+        "names": None if names is None else str(names.absolute()),
+    }
+    _run(target, config, dict(os.environ))
+
+
+def tape_in_child(
+    target: Target, folder: Path, limit_bytes: int, mode: str | None, gpu: DeviceInfo, shape: InputShape
+) -> None:
+    """Runs the first step of ``target`` on the CPU and leaves its tape in ``folder``.
+
+    A GPU that is there is hidden from it, so that the program takes the one that it would take elsewhere for granted,
+    and its numbers are the CPU's. Raises UnfinishedError; the child has said its own sentence on stderr.
+    """
+    config = {
+        **_program(target, 1, mode, gpu, shape),
+        "output": str(folder.absolute()),
+        "tape_bytes": limit_bytes,
+    }
+    _run(target, config, {**os.environ, **dict.fromkeys(_VISIBLE, "-1")})
+
+
+def _program(target: Target, n_steps: int, mode: str | None, gpu: DeviceInfo, shape: InputShape) -> dict[str, Any]:
+    """What both kinds of child are told of the program."""
+    return {
         "program": {
             "target": target.name if target.kind == "module" else str(target.path),
             "kind": target.kind,
@@ -51,15 +83,14 @@ def trace_in_child(
             "mode": mode,
             "shape": dataclasses.asdict(shape),
         },
-        "output": str(output.absolute()),  # the program may change its folder
         "auditor": os.getpid(),
-        "values_bytes": values_bytes,
         "gpu": encode(gpu),
-        "fake": fake,
-        "names": None if names is None else str(names.absolute()),
     }
+
+
+def _run(target: Target, config: dict[str, Any], environment: dict[str, str]) -> None:
     command = [sys.executable, "-c", _START, str(Path(__file__).resolve().parents[2]), json.dumps(config)]
-    code = subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
+    code = subprocess.run(command, stdin=subprocess.DEVNULL, env=environment, check=False).returncode
     if code == 0:
         return
     if code < 0:
