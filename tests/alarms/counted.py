@@ -12,8 +12,8 @@ from audit.schema import Case, Measurement
 from audit.verdicts import Verdict
 from tests.alarms.recorded import dtype_of
 
-#: (code, status, message, name of the output or "")
-Said = tuple[str, str, str, str]
+#: (code, status, message, name of the output or "", title of the known behaviour that explains it or "")
+Said = tuple[str, str, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -43,15 +43,26 @@ class Row:
 
     @property
     def n_alarmed(self) -> int:
-        """Outputs whose numbers were found wrong."""
-        return len({output for *_, output in self.alarms})
+        """Outputs whose numbers were found wrong, and no known behaviour explains it."""
+        return len({output for *_, output, known in self.alarms if not known})
+
+    @property
+    def n_known(self) -> int:
+        """Outputs whose numbers were found wrong, as a known behaviour explains."""
+        return len({output for *_, output, _ in self.alarms}) - self.n_alarmed
 
 
 def row_of(case: Case, measurement: Measurement | None, verdict: Verdict) -> Row:
     comparisons = measurement.comparisons if measurement is not None and measurement.device.kind == "ok" else ()
     compared = [comparison for comparison in comparisons if _is_compared(comparison)]
     said = tuple(
-        (finding.code, finding.status, finding.message, str(finding.data.get("output", "")))
+        (
+            finding.code,
+            finding.status,
+            finding.message,
+            str(finding.data.get("output", "")),
+            finding.known.title if finding.known is not None else "",
+        )
         for finding in verdict.findings
         if finding.status != "supported" and not finding.code.startswith("SPD")
     )

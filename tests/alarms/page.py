@@ -41,7 +41,9 @@ zoo's programs on the simulated device have [a page of their own](zoo.md). `pyth
   numbers, uninitialised memory, state private to a device) are not among them.
 - *differ*: those of them in which the device has at least one element that is not the reference's in the case's own
   dtype. Only these can be taken for wrong, so they are the denominator.
-- *alarms*: outputs with a finding about their numbers (`NUM2xx`, divergent). Aim: at most 1 in 1,000 of those that
+- *known*: outputs with a finding about their numbers (`NUM2xx`, divergent) that a documented behaviour of the device
+  explains, such as TF32 in the convolutions of a torch whose default it is.
+- *alarms*: outputs with any other such finding. Aim: at most 1 in 1,000 of those that
   differ; each one is [a true difference](rules.md) that the list below explains, or a defect of the audit.
 - *inconclusive*: cases about which nothing can be said, by code, as a share of all cases.
 
@@ -77,6 +79,7 @@ class Counts:
     inconclusive: Counter[str]
     n_outputs: int
     n_different: int
+    n_known: int
     n_alarms: int
 
     @property
@@ -92,6 +95,7 @@ def counts(rows: Iterable[Row]) -> Counts:
         codes,
         sum(row.n_outputs for row in rows),
         sum(row.n_outputs - row.n_identical for row in rows),
+        sum(row.n_known for row in rows),
         sum(row.n_alarmed for row in rows),
     )
 
@@ -126,8 +130,8 @@ def _dtypes(rows: Iterable[Row]) -> list[str]:
 
 
 def _table(name: str, rows: Sequence[Row], key: Callable[[Row], str], values: Sequence[str]) -> Iterator[str]:
-    yield f"| {name} | cases | inconclusive | outputs | differ | alarms | in 1,000 |"
-    yield "|---|---|---|---|---|---|---|"
+    yield f"| {name} | cases | inconclusive | outputs | differ | known | alarms | in 1,000 |"
+    yield "|---|---|---|---|---|---|---|---|"
     for value in values:
         yield _line(value, counts(row for row in rows if key(row) == value))
     yield _line("**all**", counts(rows))
@@ -138,7 +142,7 @@ def _line(name: str, total: Counts) -> str:
     share = f"{1000 * total.n_alarms / total.n_different:.2f}" if total.n_different else ""
     codes = ", ".join(f"{count} {code}" for code, count in sorted(total.inconclusive.items()))
     unsaid = f"{100 * total.n_inconclusive / total.n_cases:.1f} % ({codes})" if codes else "0"
-    numbers = [total.n_cases, unsaid, total.n_outputs, total.n_different, total.n_alarms, share]
+    numbers = [total.n_cases, unsaid, total.n_outputs, total.n_different, total.n_known, total.n_alarms, share]
     return f"| {name} | {' | '.join(str(number) for number in numbers)} |"
 
 
@@ -171,8 +175,9 @@ def _findings(rows: Sequence[Row]) -> Iterator[str]:
     known = explanations()
     groups: dict[tuple[str, str, str], list[tuple[Row, str]]] = {}
     for row in rows:
-        for code, _, message, _ in row.said:
+        for code, _, message, _, behaviour in row.said:
             why = next((e.why for e in known if e.fits(row, code, message)), UNEXPLAINED)
+            why = f"known: {behaviour}" if behaviour else why
             groups.setdefault((code, row.op, why), []).append((row, message))
     if not groups:
         yield "Nothing was found."

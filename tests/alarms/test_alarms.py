@@ -32,7 +32,7 @@ def file(*rows: Row, evidence: str = "simulated") -> dict[str, object]:
     return {**made, **counted, "rows": [as_json(row) for row in rows]}
 
 
-WRONG = (("NUM201", "divergent", "output 0 is off by 1", "output 0"),)
+WRONG = (("NUM201", "divergent", "output 0 is off by 1", "output 0", ""),)
 
 
 def test_outputs_that_differ_are_what_alarms_are_counted_over() -> None:
@@ -41,8 +41,13 @@ def test_outputs_that_differ_are_what_alarms_are_counted_over() -> None:
 
 
 def test_an_output_with_two_findings_is_one_alarm() -> None:
-    twice = (*WRONG, ("NUM202", "divergent", "output 0 has NaN", "output 0"))
+    twice = (*WRONG, ("NUM202", "divergent", "output 0 has NaN", "output 0", ""))
     assert row(said=twice).n_alarmed == 1
+
+
+def test_a_known_behaviour_is_counted_apart() -> None:
+    tf32 = row(said=(("NUM201", "divergent", "output is off by 1e-3", "output", "tf32-cuda"),))
+    assert (counts([tf32]).n_known, counts([tf32]).n_alarms) == (1, 0)
 
 
 def test_a_row_comes_back_as_it_was_written() -> None:
@@ -60,10 +65,10 @@ def test_a_shard_without_rows_is_told() -> None:
 
 def test_the_page_has_counts_denominators_and_inconclusive_shares() -> None:
     unsaid = row("aten::mm.default", op_class="gemm", status="inconclusive", n_outputs=0,
-                 said=(("INC902", "inconclusive", "no reference", ""),))  # fmt: skip
+                 said=(("INC902", "inconclusive", "no reference", "", ""),))  # fmt: skip
     text = page([file(row(), row("aten::sin.default", status="divergent", said=WRONG), unsaid)])
-    assert "| elementwise | 2 | 0 | 2 | 2 | 1 | 500.00 |" in text
-    assert "| gemm | 1 | 100.0 % (1 INC902) | 0 | 0 | 0 |  |" in text
+    assert "| elementwise | 2 | 0 | 2 | 2 | 0 | 1 | 500.00 |" in text
+    assert "| gemm | 1 | 100.0 % (1 INC902) | 0 | 0 | 0 | 0 |  |" in text
     assert "| NUM201 | `aten::sin.default` | 1 | float32 | output 0 is off by 1 | **not explained** |" in text
 
 

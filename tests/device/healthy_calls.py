@@ -191,4 +191,5 @@ def _exact() -> list[HealthyCall]:
 
 
 ARITHMETIC = (*_contractions(), *_reductions_and_norms(), *_elementwise(), *_recurrent())
-EXACT = tuple(_exact())
+_COMPLEX = torch.complex(_seeded(3, 2), _seeded(3, 2, seed=9))
+EXACT = (*_exact(), HealthyCall("pinv complex", torch.linalg.pinv, (_COMPLEX,)))

@@ -173,6 +173,9 @@ _PRIVATE_NAMES = (
     "_get_mkldnn_enabled",
     "_set_mkldnn_enabled",
     "_SetExcludeDispatchKeyGuard",
+    "_ForceDispatchKeyGuard",
+    "_dispatch_tls_local_exclude_set",
+    "_dispatch_tls_local_include_set",
 )
 
 #: What registers a device in Python; not public either.
