@@ -64,7 +64,7 @@ def with_recomposed(
         made = recomposed(case, whole)
     except (RuntimeError, IndexError):  # factors of shapes that do not go together; these are compared, and told
         made = {}
-    of_any = next(iter(outputs.values()), {})
+    of_any: dict[str, Any] = next(iter(outputs.values()), {})
     described = {
         name: {**of_any, **_NO_FACTS, "fact": encode(fact_of(t)), "stored_dtype": str(t.dtype).removeprefix("torch.")}
         for name, t in made.items()

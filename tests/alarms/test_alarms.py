@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from tests.alarms.__main__ import main, merged
+from tests.alarms.__main__ import merged
 from tests.alarms.counted import Row, as_json, from_json
 from tests.alarms.page import counts, explanations, page
 from tests.alarms.recorded import in_rounds
@@ -103,25 +105,29 @@ def test_samples_are_spread_over_the_list_and_bounded_in_size() -> None:
     assert [(sample.dtype, sample.given.input.numel()) for sample in chosen] == [("float32", 1), ("float32", 3)]
 
 
+def counted(checkout: Path, output: Path, *options: str) -> list[Row]:
+    """What the command counts, in a process of its own: autograd has threads before a device can be registered."""
+    command = [sys.executable, "-m", "tests.alarms", *options, "-o", str(output)]
+    subprocess.run(command, cwd=checkout, check=True, capture_output=True)
+    return [from_json(values) for values in json.loads(output.read_text())["rows"]]
+
+
 @pytest.mark.usefixtures("simulated_device")
-def test_a_healthy_simulated_device_is_not_accused(tmp_path: Path) -> None:
-    output = tmp_path / "rows.json"
-    main(["--ops", *A_FEW, "--dtypes", "float32", "bfloat16", "--samples", "2", "-o", str(output)])
-    found = [from_json(values) for values in json.loads(output.read_text())["rows"]]
+def test_a_healthy_simulated_device_is_not_accused(checkout: Path, tmp_path: Path) -> None:
+    options = ("--ops", *A_FEW, "--dtypes", "float32", "bfloat16", "--samples", "1")
+    found = counted(checkout, tmp_path / "rows.json", *options)
     assert [(row.op, row.said) for row in found if row.alarms] == []
     total = counts(found)
-    assert total.n_cases > 50
+    assert total.n_cases > 30
     assert total.n_different > 5
     assert total.n_inconclusive == 0
 
 
 @pytest.mark.gpu
 @pytest.mark.timeout(400)
-def test_a_healthy_gpu_is_not_accused(tmp_path: Path) -> None:
-    output = tmp_path / "rows.json"
-    main(["--device", "cuda", "--jobs", "8", "--samples", "2", "--time-budget", "150", "-o", str(output)])
-    found = [from_json(values) for values in json.loads(output.read_text())["rows"]]
+def test_a_healthy_gpu_is_not_accused(checkout: Path, tmp_path: Path) -> None:
+    options = ("--device", "cuda", "--jobs", "8", "--samples", "2", "--time-budget", "150")
+    found = counted(checkout, tmp_path / "rows.json", *options)
     total = counts(found)
-    assert torch.cuda.is_available()
     assert total.n_different > 1000
     assert total.n_alarms <= total.n_different / 1000
