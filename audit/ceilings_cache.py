@@ -15,6 +15,7 @@ from pathlib import Path
 from audit.codec import decode, encode
 from audit.errors import AuditError
 from audit.schema import Ceilings, DeviceInfo
+from audit.validity import check_amounts
 
 #: A file of ours is some 600 bytes.
 _MAX_BYTES = 1 << 16
@@ -24,7 +25,10 @@ def cached_ceilings(
     info: DeviceInfo, environment: Mapping[str, str], measure: Callable[[], Ceilings | None], folder: Path | None = None
 ) -> Ceilings | None:
     """From the cache, else from ``measure``, whose answer is kept."""
-    path = (folder or _folder()) / f"ceilings-{_key(info, environment)}.json"
+    folder = folder or _folder()
+    if folder is None:
+        return measure()
+    path = folder / f"ceilings-{_key(info, environment)}.json"
     kept = _read(path)
     if kept is not None:
         return kept
@@ -34,9 +38,13 @@ def cached_ceilings(
     return measured
 
 
-def _folder() -> Path:
+def _folder() -> Path | None:
+    """None for a user without a home, as a container may have."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "rocm-audit"
+    try:
+        return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "rocm-audit"
+    except RuntimeError:
+        return None
 
 
 def _key(info: DeviceInfo, environment: Mapping[str, str]) -> str:
@@ -50,7 +58,9 @@ def _read(path: Path) -> Ceilings | None:
     try:
         if path.stat().st_size > _MAX_BYTES:
             return None
-        return decode(Ceilings, json.loads(path.read_text(encoding="utf-8")))
+        ceilings = decode(Ceilings, json.loads(path.read_text(encoding="utf-8")))
+        check_amounts(ceilings)
+        return ceilings
     except (OSError, ValueError, TypeError, KeyError, RecursionError, AuditError):
         return None
 

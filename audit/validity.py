@@ -59,7 +59,11 @@ def check_amounts(record: Any) -> None:
 
 
 def _is_amount(name: str) -> bool:
-    return name.startswith("n_") or name.endswith(("_us", "_bytes", "_s")) or name in ("n", "us", "nbytes", "count")
+    return (
+        name.startswith("n_")
+        or name.endswith(("_us", "_bytes", "_s"))
+        or name in ("n", "us", "nbytes", "count", "median", "iqr")
+    )
 
 
 def check_case(case: Case) -> None:

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from audit.run_records import Run, RunHeader
-from audit.schema import Phase, Status
+from audit.schema import Case, Measurement, Phase, Status
 
 #: What holds a call at the least time that it can take.
 Bound: TypeAlias = Literal["compute", "memory", "launch"]
@@ -37,6 +37,10 @@ class Finding:
     message: str
     data: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
     known: Known | None = None
+
+
+#: What a rule finds in one case, once it has looked at the whole run.
+CaseRule: TypeAlias = Callable[[Case, Measurement], Iterator[Finding]]
 
 
 #: What an alternative did for a case: had a better status than the case as it was, was only faster, did nothing for it,

@@ -14,6 +14,9 @@ TORCH = {"torch": "2.11.0"}
 CEILINGS = Ceilings(Rate(3900.0, 12.0, 30), {"bfloat16": Rate(700.0, 9.0, 20)}, Rate(2.5, 0.1, 100))
 
 
+BELOW_ZERO = '{"copy_gbs":{"median":-4,"iqr":0,"n":9},"gemm_tflops":{},"launch_us":{"median":4,"iqr":0,"n":9}}'
+
+
 class Meter:
     def __init__(self, ceilings: Ceilings | None = CEILINGS) -> None:
         self.n_measured = 0
@@ -42,8 +45,18 @@ def test_another_torch_or_another_device_is_measured_anew(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "content",
-    ["", "{", "[]", "null", '{"copy_gbs": 1}', '{"copy_gbs": {"median": "x", "iqr": 0, "n": 1}}', "[" * 5000, "\udcff"],
-    ids=["empty", "cut", "a list", "null", "no rate", "a word", "deep", "not UTF-8"],
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"copy_gbs": 1}',
+        '{"copy_gbs": {"median": "x", "iqr": 0, "n": 1}}',
+        "[" * 5000,
+        "\udcff",
+        BELOW_ZERO,
+    ],
+    ids=["empty", "cut", "a list", "null", "no rate", "a word", "deep", "not UTF-8", "below zero"],
 )
 def test_a_broken_file_is_measured_over(content: str, tmp_path: Path) -> None:
     cached_ceilings(DEVICE, TORCH, Meter(), tmp_path)
@@ -62,3 +75,12 @@ def test_what_could_not_be_measured_is_not_kept(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     assert cached_ceilings(DEVICE, TORCH, Meter(), tmp_path / "file" / "cache") == CEILINGS
+
+
+def test_a_user_without_a_home_has_no_cache_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert cached_ceilings(DEVICE, TORCH, Meter()) == CEILINGS

@@ -105,6 +105,10 @@ def test_a_run_that_claims_more_evidence_than_its_device_gives_is_refused(tmp_pa
         read_run(tmp_path)
 
 
+#: As a run file has them, with a rate that cannot be.
+CEILINGS = b'{"copy_gbs":{"median":-4,"iqr":0,"n":9},"gemm_tflops":{},"launch_us":{"median":4,"iqr":0,"n":9}}'
+
+
 def lines_of(path: Path) -> list[bytes]:
     write(path)
     return path.read_bytes().splitlines(keepends=True)
@@ -128,6 +132,7 @@ def lines_of(path: Path) -> list[bytes]:
             b'"key":"sin-0","device_time":{"median_us":"inf","iqr_us":0,"n":1}',
             r"Timing.median_us is inf",
         ),
+        (1, b'"n_cases":3', b'"n_cases":3,"ceilings":' + CEILINGS, r"Rate.median is -4"),
         (6, b'"kind":"ok"', b'"kind":"fine"', r"expected one of ok, raised"),
         (6, b'{"measurement"', b'{"header"', r"is a second header"),
     ],

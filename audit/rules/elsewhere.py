@@ -15,9 +15,9 @@ from audit.rules.side_by_side import times_by_kind
 from audit.rules.speed import TIMED, cost_text, fixed_us, has_spread
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import duration
-from audit.run_records import Run
+from audit.run_records import Run, RunHeader
 from audit.schema import Case, DeviceTimes, Measurement, Timing
-from audit.verdicts import Finding
+from audit.verdicts import CaseRule, Finding
 
 #: What a reader of times has to know of the software that they were taken with.
 VERSIONS = ("torch", "hip", "cuda", "rocm")
@@ -45,28 +45,30 @@ def _device_times(run: Run, times: Mapping[str, Timing]) -> DeviceTimes:
     )
 
 
-def slower_than_elsewhere(run: Run, there: DeviceTimes | None, thresholds: Thresholds) -> Mapping[str, Finding]:
-    """SPD405 by key; nothing where no other device's times are at hand, or this one's mean nothing."""
-    if there is None or run.header.device.backend not in TIMED:
-        return {}
-    return {
-        case.key: finding
-        for case in run.cases
-        if case.key in there.times and case.key in run.measurements and not is_transfer(case)
-        for finding in _slower(case, run.measurements[case.key], run, there, thresholds)
-    }
+def slower_than_elsewhere(run: Run, there: DeviceTimes | None, thresholds: Thresholds) -> CaseRule:
+    """SPD405 of a case; nothing where no other device's times are at hand, or this one's mean nothing."""
+
+    def of_case(case: Case, measurement: Measurement) -> Iterator[Finding]:
+        if there is not None and run.header.device.backend in TIMED and case.key in there.times:
+            yield from _slower(case, measurement, run.header, there, thresholds)
+
+    return of_case
 
 
 def _slower(
-    case: Case, measurement: Measurement, run: Run, there: DeviceTimes, thresholds: Thresholds
+    case: Case, measurement: Measurement, header: RunHeader, there: DeviceTimes, thresholds: Thresholds
 ) -> Iterator[Finding]:
+    if is_transfer(case):
+        return
     here, other = measurement.device_time, there.times[case.key]
-    scale = _scale(case, measurement, run, there)
+    scale = _scale(case, measurement, header, there)
     if here is None or scale is None or other.median_us <= 0 or not (has_spread(here) and has_spread(other)):
         return
     expected_us = other.median_us * scale
-    factor = thresholds.slower_than_baseline_factor if _is_same(run, there) else thresholds.slower_than_elsewhere_factor
-    allowed_us = factor * (other.median_us + other.iqr_us) * scale + fixed_us(measurement, run.header, thresholds)
+    factor = (
+        thresholds.slower_than_baseline_factor if _is_same(header, there) else thresholds.slower_than_elsewhere_factor
+    )
+    allowed_us = factor * (other.median_us + other.iqr_us) * scale + fixed_us(measurement, header, thresholds)
     if here.median_us - here.iqr_us <= allowed_us:
         return
     cost_us = (here.median_us - expected_us) * case.n_calls
@@ -88,16 +90,16 @@ def _slower(
     )
 
 
-def _is_same(run: Run, there: DeviceTimes) -> bool:
-    device = run.header.device
+def _is_same(header: RunHeader, there: DeviceTimes) -> bool:
+    device = header.device
     return (device.name, device.arch, device.backend) == (there.device.name, there.device.arch, there.device.backend)
 
 
-def _scale(case: Case, measurement: Measurement, run: Run, there: DeviceTimes) -> float | None:
+def _scale(case: Case, measurement: Measurement, header: RunHeader, there: DeviceTimes) -> float | None:
     """How much longer the call may take here by the limits of both devices; None where these are not known."""
-    if _is_same(run, there):
+    if _is_same(header, there):
         return 1.0
-    here = ideal_of(case, measurement, run.header.device, run.header.ceilings)
+    here = ideal_of(case, measurement, header.device, header.ceilings)
     other = ideal_of(case, measurement, there.device, there.ceilings)
     if here is None or other is None or here.is_measured != other.is_measured or not other.us:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 
 from audit.changed_case import changed_case
 from audit.codec import signature_text
@@ -24,29 +25,26 @@ from audit.rules.not_audited import missed_composites
 from audit.rules.predict import predict
 from audit.rules.preflight import root_causes
 from audit.rules.registry import RULES, RUN_RULES
-from audit.rules.shown_rates import shown_ceilings
+from audit.rules.shown_rates import shown_ceilings, works_of
 from audit.rules.side_by_side import side_by_side
 from audit.rules.speed import TIMED
 from audit.rules.support import started_only
 from audit.rules.thresholds import DEFAULT, Thresholds
 from audit.rules.tried import note, tried
 from audit.rules.wording import plural
-from audit.rules.work import Work, work_of
+from audit.rules.work import Work
 from audit.run_records import Run
-from audit.schema import DEVICE_STATUSES, IMPORTED, Case, Ceilings, DeviceTimes, Measurement, Status, Timing
-from audit.verdicts import Finding, Judgement, Tried, Verdict
+from audit.schema import DEVICE_STATUSES, Case, Ceilings, Measurement, Status, Timing
+from audit.verdicts import CaseRule, Finding, Judgement, Tried, Verdict
 
 
 def judge(run: Run, *, thresholds: Thresholds = DEFAULT, other: Run | None = None) -> Judgement:
     """Judges every case of a run file, whole or cut short; ``other`` is another device's run, to be set beside it."""
-    works = _works(run) if _is_gpu(run) else {}
+    works = works_of(run) if _is_gpu(run) else {}
     ceilings = shown_ceilings(run, works)
     there = times_for(run, other) if other is not None else run.header.elsewhere
-    of_run = _of_run(run, there, thresholds)
-    verdicts = tuple(
-        _verdict(case, run, there, works.get(case.key), ceilings, thresholds, of_run.get(case.key, []))
-        for case in run.cases
-    )
+    of_run = tuple(rule(run, there, thresholds) for rule in RUN_RULES)
+    verdicts = tuple(_verdict(case, run, works.get(case.key), ceilings, thresholds, of_run) for case in run.cases)
     totals = coverage(verdicts)
     drift = judge_drift(run.drift, thresholds)
     causes = (
@@ -69,26 +67,6 @@ def judge(run: Run, *, thresholds: Thresholds = DEFAULT, other: Run | None = Non
     )
 
 
-def _of_run(run: Run, there: DeviceTimes | None, thresholds: Thresholds) -> dict[str, list[Finding]]:
-    """What the rules of the whole run find, by key."""
-    found: dict[str, list[Finding]] = {}
-    for rule in RUN_RULES:
-        for key, finding in rule(run, there, thresholds).items():
-            found.setdefault(key, []).append(finding)
-    return found
-
-
-def _works(run: Run) -> dict[str, Work | None]:
-    """By key. A recording does not say whether the mantissa of float32 was cut: then it may have been."""
-    works = {case.key: work_of(case, run.measurements.get(case.key)) for case in run.cases}
-    if run.header.source.kind != IMPORTED:
-        return works
-    return {
-        key: replace(work, dtype="tf32") if work is not None and work.dtype == "float32" else work
-        for key, work in works.items()
-    }
-
-
 def status_of(findings: Iterable[Finding]) -> Status:
     """The worst finding about the device; else inconclusive where a finding is; else supported."""
     statuses = {finding.status for finding in findings}
@@ -101,19 +79,18 @@ def status_of(findings: Iterable[Finding]) -> Status:
 def _verdict(
     case: Case,
     run: Run,
-    there: DeviceTimes | None,
     work: Work | None,
     ceilings: Ceilings | None,
     thresholds: Thresholds,
-    of_run: Iterable[Finding],
+    of_run: Iterable[CaseRule],
 ) -> Verdict:
     predicted = run.header.evidence == "predicted"
     measurement = None if predicted else run.measurements.get(case.key)
     arch = run.header.device.arch
-    found = (*_findings(case, measurement, run, thresholds), *of_run)
+    found = _findings(case, measurement, run, thresholds, of_run)
     findings = tuple(annotate(finding, case, measurement, arch, run.header.environment) for finding in found)
     status = status_of(findings)
-    alternatives = _tried(case, run, there, status, thresholds)
+    alternatives = _tried(case, run, status, thresholds, of_run)
     findings = (*findings, *([told] if (told := note(case, run, alternatives)) is not None else []))
     kernel = heaviest_kernel(measurement) if measurement is not None else None
     device_time = measurement.device_time if measurement is not None else None
@@ -145,21 +122,13 @@ def _verdict(
 
 
 def _tried(
-    case: Case, run: Run, there: DeviceTimes | None, status: Status, thresholds: Thresholds
+    case: Case, run: Run, status: Status, thresholds: Thresholds, of_run: Iterable[CaseRule]
 ) -> tuple[Tried, ...]:
     """What was tried in place of the case, each by the rules that judge a case and a run."""
     judged = []
     for alternative in run.alternatives.get(case.key, ()):
         changed = replace(changed_case(case, alternative.trial.change), key=case.key)
-        instead = replace(
-            run,
-            cases=tuple(changed if other.key == case.key else other for other in run.cases),
-            measurements={**run.measurements, case.key: alternative.measurement},
-        )
-        findings = (
-            *_findings(changed, alternative.measurement, run, thresholds),
-            *_of_run(instead, there, thresholds).get(case.key, []),
-        )
+        findings = tuple(_findings(changed, alternative.measurement, run, thresholds, of_run))
         judged.append((alternative, findings, status_of(findings)))
     return tried(case, run, status, judged) if judged else ()
 
@@ -175,11 +144,14 @@ def _total_us(case: Case, time: Timing | None) -> float | None:
     return time.total_us if time.total_us is not None else time.median_us * case.n_calls
 
 
-def _findings(case: Case, measurement: Measurement | None, run: Run, thresholds: Thresholds) -> Iterable[Finding]:
+def _findings(
+    case: Case, measurement: Measurement | None, run: Run, thresholds: Thresholds, of_run: Iterable[CaseRule]
+) -> Iterable[Finding]:
     if run.header.evidence == "predicted":
         return predict(case, run.header.device.arch)
     if measurement is not None:
-        return (finding for rule in RULES for finding in rule(case, measurement, run.header, thresholds))
+        of_case = (finding for rule in RULES for finding in rule(case, measurement, run.header, thresholds))
+        return chain(of_case, (finding for rule in of_run for finding in rule(case, measurement)))
     if case.key in run.started:
         return (started_only(case),)
     return (never_measured(case, run),)

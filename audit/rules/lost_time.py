@@ -14,7 +14,7 @@ from audit.knowledge.op_classes import class_of
 from audit.rules.arguments import is_transfer
 from audit.rules.floor import ran_nothing
 from audit.rules.rates import rates_of
-from audit.rules.work import work_of
+from audit.rules.shown_rates import shown_ceilings, works_of
 from audit.run_records import Run
 from audit.schema import Case
 from audit.verdicts import Verdict
@@ -42,7 +42,7 @@ class Step:
     """One step on the device. ``lost_us`` is what it would gain if every call ran at its floor.
 
     ``flops`` are those of products, convolutions and attention, each counted once though recomputed; ``peak_us`` is the
-    least time in which the device could do them at the rates of their dtypes, None where a rate is not known.
+    least time in which the device could do them at the rates that its limits are made of, None where one is not known.
     ``host_us`` is what the host takes to issue all calls, None where it was not measured. Not in ``us``: ``bus_us`` of
     copies between host and device, ``no_case_us`` of kernels that no case stands for, and ``n_untimed`` of the cases.
     """
@@ -167,12 +167,14 @@ def _layer(module: str) -> str:
 def _arithmetic(run: Run, cases: Iterable[Case]) -> tuple[float, float | None]:
     """(FLOPs of all calls but recomputed ones, the least microseconds for them)."""
     flops, peak_us, is_whole = 0.0, 0.0, True
+    works = works_of(run)
+    ceilings = shown_ceilings(run, works)
     for case in cases:
-        work = work_of(case, run.measurements.get(case.key))
+        work = works.get(case.key)
         if work is None or not work.flops:
             continue
         of_all = work.flops * (case.n_calls - case.n_recomputed)
-        _, tflops = rates_of(run.header.device, run.header.ceilings, work.dtype)
+        _, tflops = rates_of(run.header.device, ceilings, work.dtype)
         flops += of_all
         is_whole = is_whole and bool(tflops)
         peak_us += of_all / (tflops * 1e6) if tflops else 0.0

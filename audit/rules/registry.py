@@ -5,7 +5,7 @@ Most read one case and its measurement; some need the whole run, or another devi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from audit.rules import (
@@ -27,11 +27,11 @@ from audit.rules import (
 from audit.rules.thresholds import Thresholds
 from audit.run_records import Run, RunHeader
 from audit.schema import Case, DeviceTimes, Measurement
-from audit.verdicts import Finding
+from audit.verdicts import CaseRule, Finding
 
 Rule: TypeAlias = Callable[[Case, Measurement, RunHeader, Thresholds], Iterator[Finding]]
-#: Of the whole run, with what its cases took on another device: one finding at most for each key.
-RunRule: TypeAlias = Callable[[Run, DeviceTimes | None, Thresholds], Mapping[str, Finding]]
+#: Looks at the whole run once, with what its cases took on another device, and judges a case by what it saw there.
+RunRule: TypeAlias = Callable[[Run, DeviceTimes | None, Thresholds], CaseRule]
 
 RULES: tuple[Rule, ...] = (
     support.raised,

@@ -13,9 +13,20 @@ from math import isfinite
 
 from audit.rules.floor import beyond_cache, ran_nothing
 from audit.rules.rates import launch_us, rates_of
-from audit.rules.work import Work
+from audit.rules.work import Work, work_of
 from audit.run_records import Run
-from audit.schema import Case, Ceilings, Measurement, Rate
+from audit.schema import IMPORTED, Case, Ceilings, Measurement, Rate
+
+
+def works_of(run: Run) -> dict[str, Work | None]:
+    """By key. A recording does not say whether the mantissa of float32 was cut: then it may have been."""
+    works = {case.key: work_of(case, run.measurements.get(case.key)) for case in run.cases}
+    if run.header.source.kind != IMPORTED:
+        return works
+    return {
+        key: dataclasses.replace(work, dtype="tf32") if work is not None and work.dtype == "float32" else work
+        for key, work in works.items()
+    }
 
 
 def shown_ceilings(run: Run, works: Mapping[str, Work | None]) -> Ceilings | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from audit.knowledge.op_classes import class_of
 from audit.rules.arguments import dtypes_of
@@ -11,34 +11,35 @@ from audit.rules.rates import rates_of
 from audit.rules.speed import TIMED, cost_text, fixed_us
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import duration
-from audit.run_records import Run
+from audit.run_records import Run, RunHeader
 from audit.schema import Case, DeviceTimes, Measurement
-from audit.verdicts import Finding
+from audit.verdicts import CaseRule, Finding
 
 _WIDE = "float64"
 _PRODUCTS = ("gemm", "convolution", "attention")
 
 
-def stray_dtypes(run: Run, there: DeviceTimes | None, thresholds: Thresholds) -> Mapping[str, Finding]:
-    """SPD404 by key. A program that computes in float64 throughout means to."""
+def stray_dtypes(run: Run, there: DeviceTimes | None, thresholds: Thresholds) -> CaseRule:
+    """SPD404 of a case. A program that computes in float64 throughout means to."""
     dtypes = Counter[str]()
     for case in run.cases:
         if (dtype := _dtype(case)) is not None:
             dtypes[dtype] += case.n_calls
     usual, n_usual = dtypes.most_common(1)[0] if dtypes else ("", 0)
     is_stray = 0 < dtypes[_WIDE] <= thresholds.stray_dtype_fraction * dtypes.total()
-    if run.header.device.backend not in TIMED or not n_usual or not is_stray:
-        return {}
-    return {
-        case.key: finding
-        for case in run.cases
-        if _dtype(case) == _WIDE and case.key in run.measurements
-        for finding in _stray(case, run.measurements[case.key], usual, run, thresholds)
-    }
+    is_judged = run.header.device.backend in TIMED and n_usual and is_stray
+
+    def of_case(case: Case, measurement: Measurement) -> Iterator[Finding]:
+        if is_judged and _dtype(case) == _WIDE:
+            yield from _stray(case, measurement, usual, run.header, thresholds)
+
+    return of_case
 
 
-def _stray(case: Case, measurement: Measurement, usual: str, run: Run, thresholds: Thresholds) -> Iterator[Finding]:
-    time, header = measurement.device_time, run.header
+def _stray(
+    case: Case, measurement: Measurement, usual: str, header: RunHeader, thresholds: Thresholds
+) -> Iterator[Finding]:
+    time = measurement.device_time
     rates = [rates_of(header.device, header.ceilings, dtype)[1] for dtype in (_WIDE, usual)]
     wide, narrow = rates
     if time is None or not wide or not narrow or narrow < thresholds.wider_dtype_factor * wide:

@@ -8,7 +8,7 @@ import pytest
 
 from audit.rules.judge import judge, status_of
 from audit.rules.thresholds import Thresholds
-from audit.run_records import RunEnd
+from audit.run_records import Alternative, Change, Run, RunEnd, Trial
 from audit.schema import Kernel, Outcome, Path, Timing
 from audit.verdicts import Finding
 
@@ -137,3 +137,20 @@ def test_the_same_error_in_half_of_the_cases_is_not_the_root_of_all(build):
 def test_judging_twice_gives_the_same_judgement(build):
     run = build.judgement((build.case(),), (build.measurement(),)).run
     assert judge(run) == judge(run)
+
+
+def test_rules_of_the_whole_run_look_at_it_once_whatever_was_tried(build, monkeypatch):
+    looked = []
+
+    def counting(run, there, thresholds):
+        looked.append(len(run.cases))
+        return lambda case, measurement: iter([Finding("SPD404", "slow", "in float64")])
+
+    monkeypatch.setattr("audit.rules.judge.RUN_RULES", (counting,))
+    trials = tuple(
+        Alternative(Trial("mm-0", name, name, Change(settings=())), build.measurement()) for name in ("a", "b", "c")
+    )
+    run = Run(build.header(), (build.case(),), {"mm-0": build.measurement()}, alternatives={"mm-0": trials})
+    [verdict] = judge(run).verdicts
+    assert looked == [1]
+    assert [(row.name, row.status) for row in verdict.tried] == [("a", "slow"), ("b", "slow"), ("c", "slow")]

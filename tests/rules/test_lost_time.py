@@ -90,6 +90,17 @@ def test_utilisation_counts_recomputed_arithmetic_once(judged):
     assert step.utilisation == pytest.approx(MM_US / 3190.0)
 
 
+def test_utilisation_is_of_the_rates_that_the_limits_are_made_of(judged):
+    """A product of the run that is faster than the calibration raises both, so that no step uses more than all."""
+    run, _ = judged
+    product = run.measurements["mm-0"]
+    fast = replace(product, device_time=Timing(1000.0, 1.0, 20, lead_us=200.0))
+    run = replace(run, measurements={**run.measurements, "mm-0": fast})
+    step = step_of(run, judge(run).verdicts)
+    assert step is not None
+    assert step.utilisation == pytest.approx(1000.0 / 2190.0)
+
+
 def test_ops_modules_and_libraries_are_ranked_by_what_they_lose(judged):
     assert [(group.name, group.n_calls) for group in lost_by_op(*judged)] == [
         ("aten::mm", 2),
