@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from audit.errors import UsageError
+from audit.rules.speed import TIMED
 from audit.run_folder import OTHER_FILE, RUN_FILE
 from audit.run_records import Run, RunEnd
 from audit.store import RunWriter, read_run
@@ -26,15 +27,24 @@ def finished_run(target: Target) -> Run:
 
 def find_other(name: Path) -> Run:
     """Another device's run, of a recording or a run folder. Raises UsageError."""
+    if not name.exists():
+        raise UsageError(f"--compare {name}: there is no such file or folder", "no-target")
+    other = _other(name)
+    if other is None or other.header.device.backend not in TIMED:
+        of = "" if other is None else f": a run on {other.header.device.backend}"
+        raise UsageError(
+            f"--compare {name}: expected a profiler's trace or a run folder of a GPU, got something that has no device "
+            f"times{of}",
+            "bad-arguments",
+        )
+    return other
+
+
+def _other(name: Path) -> Run | None:
     if name.is_dir() or name.suffix == ".jsonl":
         return read_run(name)
     target = find_target(str(name), False, ())
-    if not is_finished(target):
-        raise UsageError(
-            f"--compare {name}: expected a profiler's trace or a run folder, got something that has no device times",
-            "bad-arguments",
-        )
-    return finished_run(target)
+    return finished_run(target) if is_finished(target) else None
 
 
 def write_run(run: Run, folder: Path) -> RunEnd:

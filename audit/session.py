@@ -90,6 +90,8 @@ def run(options: RunOptions, progress: Progress) -> tuple[Judgement, int]:
     device = resolve(options.device)  # before anything is traced: a missing device is known at once
     if options.drift:
         check_playable(options.target, device, options.fake, options.private)
+    if other is not None and device.startswith(("sim", "cpu", "none")):
+        raise UsageError(f"--compare sets times of a GPU beside times of a GPU, and {device} has none", "bad-arguments")
     (find_folder if options.resume else make_folder)(options.output)
     with alone_in(options.output), termination_as_interrupt():
         if not options.resume:

@@ -34,7 +34,11 @@ def write_timed_trace(folder: Path, output: Path, force: bool) -> Trace:
         )
     cases_file = folder / CASES_FILE
     if not cases_file.is_file():
-        raise UsageError(f"{folder} has no {CASES_FILE}, the trace that its run was made of", "no-target")
+        raise UsageError(
+            f"{folder} has no {CASES_FILE}, the trace that its run was made of, as none has that was imported; "
+            f"set the run beside another's with --compare {folder}",
+            "no-target",
+        )
     times = times_of(read_run(folder))
     trace = dataclasses.replace(read_opset(cases_file), elsewhere=times)
     if not times.times.keys() & {case.key for case in trace.cases}:

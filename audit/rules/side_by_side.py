@@ -1,4 +1,7 @@
-"""Two devices side by side, by kind of call: what the difference costs a step. Neither run is judged by it."""
+"""Two devices side by side, by kind of call: what the difference costs a step.
+
+The rows are shown, and judge nothing; what SPD405 judges by is ``times_by_kind``.
+"""
 
 from __future__ import annotations
 

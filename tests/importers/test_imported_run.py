@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from audit.cli import main
+from audit.run_records import RunEnd
+from audit.store import RunWriter
 from tests.importers.recorded import MM, kernel, op, trace
+from tests.rules.conftest import Build
 
 
 @pytest.fixture
@@ -24,6 +27,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )  # fmt: skip
     (tmp_path / "cut.json").write_bytes((tmp_path / "t.json").read_bytes()[:-2])
     (tmp_path / "x.py").write_text("1\n")
+    header = Build().header("sim", n_cases=0)
+    with RunWriter.create(tmp_path / "sim.jsonl", header, ()) as writer:
+        writer.end(RunEnd(True))
     return tmp_path
 
 
@@ -38,6 +44,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["trace", "t.json"], "bad-arguments"),
         (["run", "t.json", "--compare", "x.py"], "bad-arguments"),
         (["run", "t.json", "--compare", "nowhere.json"], "no-target"),
+        (["run", "t.json", "--compare", "sim.jsonl"], "bad-arguments"),
+        (["run", "x.py", "--device", "sim", "--compare", "t.json"], "bad-arguments"),
         (["run", "t.json", "--compare", "."], "unreadable-run"),
     ],
 )
