@@ -39,8 +39,8 @@ class Finding:
     known: Known | None = None
 
 
-#: What a rule finds in one case, once it has looked at the whole run.
-CaseRule: TypeAlias = Callable[[Case, Measurement], Iterator[Finding]]
+#: What a rule finds in one case, measured or not, once it has looked at the whole run.
+CaseRule: TypeAlias = Callable[[Case, Measurement | None], Iterator[Finding]]
 
 
 #: What an alternative did for a case: had a better status than the case as it was, was only faster, did nothing for it,

@@ -7,14 +7,14 @@ the first call whose error had begun to.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from audit.drift_records import Drift, DriftStep
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import first_line, number, plural
 from audit.run_records import Run
 from audit.schema import DeviceTimes, Phase
-from audit.verdicts import DriftJudgement, Finding, ModuleDrift
+from audit.verdicts import CaseRule, DriftJudgement, Finding, ModuleDrift
 
 #: The error of a few numbers may be small by chance: below so many elements the noise of what they come from counts.
 FEW_ELEMENTS = 256
@@ -44,15 +44,14 @@ def judge_drift(drift: Drift | None, thresholds: Thresholds) -> DriftJudgement |
     return DriftJudgement(_sentence(drift, findings, floors), findings, tuple(_modules(drift.steps, floors)))
 
 
-def wrong_in_step(run: Run, there: DeviceTimes | None, thresholds: Thresholds) -> Mapping[str, Finding]:
+def wrong_in_step(run: Run, there: DeviceTimes | None, thresholds: Thresholds) -> CaseRule:
     """NUM220 and NUM222 beside the other findings of their cases."""
-    if run.drift is None:
-        return {}
     found: dict[str, Finding] = {}
-    for step in run.drift.steps:
+    steps = run.drift.steps if run.drift is not None else ()
+    for step in steps:
         if step.key not in found and (code := _code(step, thresholds)):
-            found[step.key] = _wrong_call([step], code, run.drift.steps, thresholds)
-    return found
+            found[step.key] = _wrong_call([step], code, steps, thresholds)
+    return lambda case, measurement: iter([found[case.key]] if case.key in found else [])
 
 
 def causes(judged: DriftJudgement | None) -> Iterator[Finding]:

@@ -48,8 +48,10 @@ def _device_times(run: Run, times: Mapping[str, Timing]) -> DeviceTimes:
 def slower_than_elsewhere(run: Run, there: DeviceTimes | None, thresholds: Thresholds) -> CaseRule:
     """SPD405 of a case; nothing where no other device's times are at hand, or this one's mean nothing."""
 
-    def of_case(case: Case, measurement: Measurement) -> Iterator[Finding]:
-        if there is not None and run.header.device.backend in TIMED and case.key in there.times:
+    def of_case(case: Case, measurement: Measurement | None) -> Iterator[Finding]:
+        if there is None or measurement is None or run.header.device.backend not in TIMED:
+            return
+        if case.key in there.times:
             yield from _slower(case, measurement, run.header, there, thresholds)
 
     return of_case

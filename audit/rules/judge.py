@@ -147,11 +147,15 @@ def _total_us(case: Case, time: Timing | None) -> float | None:
 def _findings(
     case: Case, measurement: Measurement | None, run: Run, thresholds: Thresholds, of_run: Iterable[CaseRule]
 ) -> Iterable[Finding]:
+    of_case = _of_case(case, measurement, run, thresholds)
+    return chain(of_case, (finding for rule in of_run for finding in rule(case, measurement)))
+
+
+def _of_case(case: Case, measurement: Measurement | None, run: Run, thresholds: Thresholds) -> Iterable[Finding]:
     if run.header.evidence == "predicted":
         return predict(case, run.header.device.arch)
     if measurement is not None:
-        of_case = (finding for rule in RULES for finding in rule(case, measurement, run.header, thresholds))
-        return chain(of_case, (finding for rule in of_run for finding in rule(case, measurement)))
+        return (finding for rule in RULES for finding in rule(case, measurement, run.header, thresholds))
     if case.key in run.started:
         return (started_only(case),)
     return (never_measured(case, run),)

@@ -29,8 +29,8 @@ def stray_dtypes(run: Run, there: DeviceTimes | None, thresholds: Thresholds) ->
     is_stray = 0 < dtypes[_WIDE] <= thresholds.stray_dtype_fraction * dtypes.total()
     is_judged = run.header.device.backend in TIMED and n_usual and is_stray
 
-    def of_case(case: Case, measurement: Measurement) -> Iterator[Finding]:
-        if is_judged and _dtype(case) == _WIDE:
+    def of_case(case: Case, measurement: Measurement | None) -> Iterator[Finding]:
+        if is_judged and measurement is not None and _dtype(case) == _WIDE:
             yield from _stray(case, measurement, usual, run.header, thresholds)
 
     return of_case
