@@ -24,14 +24,21 @@ def expected_of(
     if kind == "exact" or not (same.dtype.is_floating_point or same.dtype.is_complex):
         return Expected(name, fact, "exact", why, same=same)
     reference = wide.get(name)
+    step = least_step(tensor.dtype)
     if reference is None or reference.numel() != same.numel():
-        return Expected(name, fact, kind, why, same=same, noise=change(moved, name, same))
+        return Expected(name, fact, kind, why, same=same, noise=max(change(moved, name, same), step))
     elements = flat(reference)
     largest, rms = error_between(same, elements)
     noise = max(largest, change(moved, name, elements))
     changed = [flat(run[name]) for run in moved if name in run and run[name].numel() == elements.numel()]
     local = local_noise(locality, fact.sizes, same.dtype, same, elements, changed, noise)
-    return Expected(name, fact, kind, why, same, elements, noise, largest, rms, local=local)
+    return Expected(name, fact, kind, why, same, elements, max(noise, step), largest, rms, local=local)
+
+
+def least_step(dtype: torch.dtype) -> float:
+    """The distance of subnormal numbers: a result that small cannot be had more exactly, however it is computed."""
+    info = torch.finfo(dtype)
+    return float(info.smallest_normal * info.eps)
 
 
 def change(moved: list[dict[str, torch.Tensor]], name: str, elements: torch.Tensor) -> float:

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from tests.bench import files, gpu, memory, opsets, replaying, reporting, tracing
+from tests.bench import files, gpu, memory, opsets, reference, replaying, reporting, tracing
 from tests.bench.lines import Line
 
 PARTS: dict[str, Callable[[], Iterator[Line]]] = {
     "tracing": tracing.measure,
     "files": files.measure,
     "opsets": opsets.measure,
+    "reference": reference.measure,
     "replaying": replaying.measure,
     "gpu": gpu.measure,
     "memory": memory.measure,

@@ -4,9 +4,28 @@ from __future__ import annotations
 
 import torch
 
-from audit.replay.compare import LocalNoise
+from audit.replay.compare import LocalNoise, compare, fact_of
+from audit.replay.expectation import expected_of, least_step
 from audit.replay.noise import local_noise, locality_of, rounds_once
 from audit.replay.overload import resolve
+from audit.replay.standards import OpStandard
+
+
+def test_a_step_among_subnormals_is_within_the_noise_and_the_flush_of_larger_ones_is_not():
+    step = 2.0**-24
+    tensor = torch.tensor([3 * step], dtype=torch.float16)
+    wide = {"output": tensor.double()}
+    expected = expected_of("output", tensor, wide, [wide], OpStandard("numeric"), "output")
+    near, flushed = (compare(expected, torch.tensor([v]).half(), fact_of(tensor)) for v in (4 * step, 0.0))
+    assert (near.worst_ratio < 1.0, flushed.worst_ratio < 8.0) == (True, True)
+    large = torch.tensor([2.0**-15], dtype=torch.float16)
+    expected = expected_of("output", large, {"output": large.double()}, [], OpStandard("numeric"), "output")
+    assert compare(expected, torch.zeros(1).half(), fact_of(large)).worst_ratio > 300.0
+
+
+def test_the_least_step_is_that_of_the_subnormals_of_each_dtype():
+    dtypes = (torch.float16, torch.float32, torch.complex64, torch.float8_e5m2)
+    assert [least_step(dtype) for dtype in dtypes] == [2.0**-24, 2.0**-149, 2.0**-149, 2.0**-16]
 
 
 def kind(build, op, *args, **kwargs):
