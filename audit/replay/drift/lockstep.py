@@ -226,7 +226,7 @@ class LockStep:
             if lost:
                 self._wide.take(number, value)
             elif not floating:
-                self._wide.value(number).copy_(value)
+                _write(self._wide.value(number), value)
         return lost
 
     def _carry_on(self, call: TapeCall) -> None:
@@ -332,4 +332,14 @@ def _other_strides(theirs: Iterable[torch.Tensor], ours: Iterable[torch.Tensor])
 def _with_strides_of(value: torch.Tensor, model: torch.Tensor) -> torch.Tensor:
     if value.shape != model.shape:
         return value
-    return host_copy(model).copy_(value)
+    result = host_copy(model)
+    _write(result, value)
+    return result
+
+
+def _write(target: torch.Tensor, value: torch.Tensor) -> None:
+    """Where a dimension has no stride, all its elements are one: it is written once."""
+    for dim, (size, stride) in enumerate(zip(target.shape, target.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            target, value = target.narrow(dim, 0, 1), value.narrow(dim, 0, 1)
+    target.copy_(value)
