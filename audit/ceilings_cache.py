@@ -25,7 +25,7 @@ def cached_ceilings(
     info: DeviceInfo, environment: Mapping[str, str], measure: Callable[[], Ceilings | None], folder: Path | None = None
 ) -> Ceilings | None:
     """From the cache, else from ``measure``, whose answer is kept."""
-    folder = folder or _folder()
+    folder = folder or cache_folder()
     if folder is None:
         return measure()
     path = folder / f"ceilings-{_key(info, environment)}.json"
@@ -38,8 +38,8 @@ def cached_ceilings(
     return measured
 
 
-def _folder() -> Path | None:
-    """None for a user without a home, as a container may have."""
+def cache_folder() -> Path | None:
+    """Where this user's caches lie; None for a user without a home, as a container may have."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     try:
         return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "rocm-audit"

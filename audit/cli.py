@@ -246,6 +246,9 @@ def _add_limits(parser: _Parser) -> None:
         help="go on with the run in the folder; a case that was under way is not run again",
     )
     parser.add_argument(
+        "--fresh", action="store_true", help="measure all cases, also those measured on this stack in the last days"
+    )
+    parser.add_argument(
         "--retry-started", action="store_true", help="with --resume: run the case that was under way again"
     )
     parser.add_argument(
@@ -377,6 +380,7 @@ def _run(options: argparse.Namespace) -> int:
         alternatives_limit_s=options.alternatives,
         resume=options.resume,
         retry_started=options.retry_started,
+        fresh=options.fresh,
         confirm_hangs=options.confirm_hangs,
         first_call_limit_s=options.first_call_limit,
         steady_limit_s=options.steady_limit,

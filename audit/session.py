@@ -27,6 +27,7 @@ from audit.opset.ranks import copy_or_merge, rank_files, rank_path
 from audit.ordering import costliest_first
 from audit.privacy.name_map import new_map_path
 from audit.privacy.private_trace import made_private
+from audit.results_cache import ResultsCache, open_cache
 from audit.rules.preflight import preflight
 from audit.rules.speed import TIMED
 from audit.run_folder import CASES_FILE, RUN_FILE, alone_in, clear_folder, find_folder, make_folder
@@ -66,6 +67,7 @@ class RunOptions:
     alternatives_limit_s: float = 60.0
     resume: bool = False
     retry_started: bool = False
+    fresh: bool = False
     force: bool = False
     confirm_hangs: bool = False
     first_call_limit_s: float = 180.0
@@ -261,8 +263,10 @@ def _replay_all(options: RunOptions, device: str, trace: Trace, progress: Progre
         )
         deadline = math.inf if options.time_budget_s is None else monotonic() + options.time_budget_s
         with Pool(settings) as pool, _open_run(options, trace, pool, settings) as (header, writer, waiting):
+            kept = None if options.fresh or options.resume else open_cache(header.device, header.environment, settings)
+            waiting = _without_kept(kept, waiting, writer)
             progress.replaying(header, trace.cases, waiting)
-            end = _write_events(pool, waiting, writer, progress, options.time_budget_s)
+            end = _write_events(pool, waiting, writer, progress, options.time_budget_s, kept)
             if end.complete:
                 end = try_alternatives(pool, options.output / RUN_FILE, settings, writer, progress, deadline)
             writer.end(end)
@@ -290,10 +294,25 @@ def _play_step(options: RunOptions, device: str, progress: Progress) -> None:
     )
 
 
+def _without_kept(kept: ResultsCache | None, waiting: list[Case], writer: RunWriter) -> list[Case]:
+    """Writes what was measured on this stack before, and returns the cases that still wait."""
+    if kept is None:
+        return waiting
+    found = {case.key: measurement for case in waiting if (measurement := kept.find(case)) is not None}
+    writer.all_measured(found.values())
+    return [case for case in waiting if case.key not in found]
+
+
 def _write_events(
-    engine: Engine, cases: Sequence[Case], writer: RunWriter, progress: Progress, budget_s: float | None
+    engine: Engine,
+    cases: Sequence[Case],
+    writer: RunWriter,
+    progress: Progress,
+    budget_s: float | None,
+    kept: ResultsCache | None,
 ) -> RunEnd:
     """Appends each event before the next is asked for: the order that makes a crash of the machine recoverable."""
+    by_key = {case.key: case for case in cases}
     deadline = math.inf if budget_s is None else monotonic() + budget_s
     n_measured = 0
 
@@ -307,6 +326,8 @@ def _write_events(
             elif isinstance(event, Measurement):
                 writer.measured(event)
                 progress.measured(event)
+                if kept is not None:
+                    kept.keep(by_key[event.key], event)
                 n_measured += 1
             else:
                 return RunEnd(False, f"the device was lost: {event.reason}")
