@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from tests.bench import files, gpu, memory, opsets, reference, replaying, reporting, tracing
+from tests.bench import files, gpu, large, memory, opsets, reference, replaying, reporting, tracing
 from tests.bench.lines import Line
 
 PARTS: dict[str, Callable[[], Iterator[Line]]] = {
@@ -21,6 +21,7 @@ PARTS: dict[str, Callable[[], Iterator[Line]]] = {
     "reference": reference.measure,
     "replaying": replaying.measure,
     "gpu": gpu.measure,
+    "large": large.measure,
     "memory": memory.measure,
     "reporting": reporting.measure,
 }

@@ -1,6 +1,6 @@
 """What a product compared in parts shows of a fault, by its size: ``python -m tests.sensitivity FILE [TRIALS]``.
 
-Writes the tables of docs/sensitivity.md to FILE: of a product of the bar's depth at a 64th of its elements in all
+Writes the tables of docs/sensitivity.md below a mark in FILE: of a product of the bar's depth at a 64th of its elements in all
 trials, and of the whole one in a few.
 """
 
@@ -19,6 +19,8 @@ from tests.sensitivity.trials import Found, judged, seconds_of
 WHOLE = (8192, 4096, 14336)
 PART = (1024, 4096, 1792)
 N_TRIALS, N_WHOLE = 100, 3
+#: What stands below it in the file is written again; what stands above is kept.
+MARKER = "<!-- written by tests.sensitivity -->\n"
 
 
 def main(path: Path, n_trials: int) -> None:
@@ -27,7 +29,8 @@ def main(path: Path, n_trials: int) -> None:
     lines += ["", f"### {_sizes(WHOLE)}, {N_WHOLE} trials", ""]
     lines += _table(_run(WHOLE, range(1000, 1000 + N_WHOLE), sweep=False), N_WHOLE)
     lines += ["", *_times()]
-    path.write_text("\n".join(lines) + "\n")
+    kept = path.read_text().partition(MARKER)[0] if path.exists() else ""
+    path.write_text(kept + MARKER + "\n".join(lines) + "\n")
 
 
 def _sizes(sizes: tuple[int, int, int]) -> str:

@@ -63,7 +63,7 @@ def judged(seed: int, sizes: tuple[int, int, int], sweep: bool) -> Iterator[Foun
     yield Found("healthy", 0.0, codes(compared(reference, trial.healthy())))
     deviation = float(trial.product[0].std())
     for name, fault in FAULTS.items():
-        for size in fault.sizes if sweep else fault.sizes[:1]:
+        for size in fault.sizes if sweep else (fault.whole or fault.sizes[0],):
             against = reference
             if name == "bias dropped":
                 bias = torch.randn(sizes[2], generator=trial.generator) * (deviation * size)

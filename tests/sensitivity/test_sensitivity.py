@@ -1,0 +1,51 @@
+"""Planted faults in a large product are found, healthy products pass; docs/sensitivity.md has the sweep."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+
+from tests.sensitivity.__main__ import N_TRIALS, N_WHOLE, PART, WHOLE
+from tests.sensitivity.products import Trial
+from tests.sensitivity.trials import Found, judged, seconds_of
+
+
+def unexpected(found: list[Found]) -> list[Found]:
+    """Faults that no rule found, healthy outputs that one accused."""
+    return [one for one in found if bool(one.codes) == (one.fault == "healthy")]
+
+
+def test_every_fault_of_a_small_product_is_found_and_a_healthy_one_passes():
+    found = list(judged(1, (512, 1024, 896), sweep=False))
+    assert len(found) == 9
+    assert unexpected(found) == []
+
+
+@pytest.mark.evidence
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seed", range(100, 100 + N_TRIALS))
+def test_every_fault_is_found_at_the_bars_depth(seed):
+    assert unexpected(list(judged(seed, PART, sweep=False))) == []
+
+
+@pytest.mark.evidence
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seed", range(2000, 2000 + N_WHOLE))
+def test_every_fault_is_found_in_the_whole_product(seed):
+    assert unexpected(list(judged(seed, WHOLE, sweep=False))) == []
+
+
+@pytest.mark.evidence
+@pytest.mark.timeout(7200)
+def test_judging_the_whole_product_takes_a_tenth_of_its_reference():
+    trial = Trial.make(7, *WHOLE)
+    left, right = trial.left.double(), trial.right.double()
+    start = time.process_time()  # of all threads; what else runs here does not count
+    torch.mm(left, right)
+    full = time.process_time() - start
+    del left, right
+    start = time.process_time()
+    seconds_of(trial, 7)
+    assert time.process_time() - start < full / 10
