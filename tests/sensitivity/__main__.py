@@ -1,7 +1,7 @@
 """What a product compared in parts shows of a fault, by its size: ``python -m tests.sensitivity FILE [TRIALS]``.
 
-Writes the tables of docs/sensitivity.md below a mark in FILE: of a product of the bar's depth at a 64th of its elements in all
-trials, and of the whole one in a few.
+Writes the tables of docs/sensitivity.md below a mark in FILE: of a product of the bar's depth at a 64th of its
+elements in all trials, and of the whole one in a few.
 """
 
 from __future__ import annotations
