@@ -10,6 +10,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any, Literal
 
 from audit.codec import DecodeError, reach, tensors_of
@@ -47,15 +48,24 @@ def check_cases(cases: Iterable[Case]) -> None:
 
 def check_amounts(record: Any) -> None:
     """Raises DecodeError where a count, a time or a length in a record or its parts is negative or endless."""
+    if record is None or isinstance(record, (str, int, float)):
+        return
     if isinstance(record, (tuple, Mapping)):
         for item in record.values() if isinstance(record, Mapping) else record:
             check_amounts(item)
     elif dataclasses.is_dataclass(record):
-        for field in dataclasses.fields(record):
-            value = getattr(record, field.name)
-            if isinstance(value, (int, float)) and _is_amount(field.name) and not 0 <= value < math.inf:
-                raise DecodeError(f"{type(record).__name__}.{field.name} is {value}")
+        kind: type = type(record)
+        for name, is_amount in _fields(kind):
+            value = getattr(record, name)
+            if is_amount and isinstance(value, (int, float)) and not 0 <= value < math.inf:
+                raise DecodeError(f"{type(record).__name__}.{name} is {value}")
             check_amounts(value)
+
+
+@cache
+def _fields(kind: type) -> tuple[tuple[str, bool], ...]:
+    """(name, whether it is an amount) of each field."""
+    return tuple((field.name, _is_amount(field.name)) for field in dataclasses.fields(kind))
 
 
 def _is_amount(name: str) -> bool:

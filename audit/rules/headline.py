@@ -96,7 +96,8 @@ def _left_out(run: Run) -> str:
     if run.header.evidence == "predicted":
         return ""
     n_missing = sum(case.key not in run.measurements for case in run.cases)
+    reason = run.end.reason if run.end is not None else ""
     if not n_missing:
-        return ""
-    reason = f" ({run.end.reason})" if run.end is not None and run.end.reason else ""
+        return f"Partial: {reason}." if reason and run.end is not None and not run.end.complete else ""
+    reason = f" ({reason})" if reason else ""
     return f"Partial: {n_missing} of {plural(len(run.cases), 'case')} not measured{reason}."

@@ -63,6 +63,16 @@ def test_a_failed_preflight_comes_first(build):
     assert "versions differ" not in judgement.headline
 
 
+def test_an_audit_that_was_interrupted_after_its_last_case_says_so(build):
+    end = RunEnd(False, "interrupted while alternatives were tried")
+    judged = build.judgement((build.case(),), (build.measurement(),), backend="hip", end=end)
+    assert judged.headline.endswith("Partial: interrupted while alternatives were tried.")
+    whole = build.judgement(
+        (build.case(),), (build.measurement(),), backend="hip", end=RunEnd(True, "the device was lost")
+    )
+    assert "Partial" not in whole.headline
+
+
 def test_a_partial_run_says_what_is_missing_and_why(build):
     cases = tuple(build.case(key=f"mm-{i}") for i in range(3))
     judgement = build.judgement(cases, (build.measurement(),), "hip", end=RunEnd(False, "the time budget was spent"))
