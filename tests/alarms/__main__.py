@@ -28,7 +28,7 @@ from audit.rules.judge import judge
 from audit.run_records import Run, RunEnd, RunHeader, Started
 from audit.schema import EVIDENCE_BY_BACKEND, Measurement, Source
 from tests.alarms.counted import as_json, row_of
-from tests.alarms.recorded import Recorded, record
+from tests.alarms.recorded import Recorded, gpu_hidden, record
 from tests.alarms.samples import DTYPES, entries, samples
 
 #: Share of a time budget that recording may take; what is not recorded then stays out.
@@ -78,8 +78,9 @@ def examine(args: argparse.Namespace) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="rocm-audit-alarms-") as folder:
-        chosen = samples(entries(args.ops, *args.shard), args.dtypes, args.samples)
-        recorded = record(chosen, Path(folder), start + left * _RECORDING_FRACTION)
+        with gpu_hidden():
+            chosen = samples(entries(args.ops, *args.shard), args.dtypes, args.samples)
+            recorded = record(chosen, Path(folder), start + left * _RECORDING_FRACTION)
         recorded_s = monotonic() - start
         return {
             **replayed(recorded, args.device, start + left - _WRITING_S),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+
+import torch
 
 from audit.codec import tensors_of
 from audit.knowledge.op_classes import class_of
@@ -48,6 +51,17 @@ def record(samples: Iterable[Sample], folder: Path, deadline: float) -> Recorded
     written = values.write(path, spans)
     values.close()
     return Recorded(tuple(in_rounds(trace.cases)), path if written else None, n_samples, n_raised)
+
+
+@contextmanager
+def gpu_hidden() -> Iterator[None]:
+    """Inside, torch says that there is no GPU: some samples would use it, and the tracer would leave out the CPU's."""
+    asked = torch.cuda.is_available
+    torch.cuda.is_available = lambda: False
+    try:
+        yield
+    finally:
+        torch.cuda.is_available = asked
 
 
 def _ran(sample: Sample) -> bool:

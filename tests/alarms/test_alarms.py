@@ -14,7 +14,7 @@ import torch
 from tests.alarms.__main__ import merged
 from tests.alarms.counted import Row, as_json, from_json
 from tests.alarms.page import counts, explanations, page
-from tests.alarms.recorded import in_rounds
+from tests.alarms.recorded import gpu_hidden, in_rounds
 from tests.alarms.samples import samples
 from tests.replay.conftest import Build
 
@@ -103,6 +103,13 @@ class FiveSamples:
 def test_samples_are_spread_over_the_list_and_bounded_in_size() -> None:
     chosen = samples([FiveSamples()], ["float32", "int64"], 2)
     assert [(sample.dtype, sample.given.input.numel()) for sample in chosen] == [("float32", 1), ("float32", 3)]
+
+
+def test_samples_are_made_as_if_there_were_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with gpu_hidden():
+        assert not torch.cuda.is_available()
+    assert torch.cuda.is_available()
 
 
 def counted(checkout: Path, output: Path, *options: str) -> list[Row]:
