@@ -67,6 +67,26 @@ class Explanation:
 
 
 @dataclass(frozen=True)
+class ChanceTest:
+    """One test of random numbers: right ones look as bad as ``statistic`` with a chance of 10^``log10_chance``."""
+
+    name: str
+    log10_chance: float
+    statistic: float
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Random numbers against their ``law`` (``audit.replay.distributions``): ``n`` were looked at, ``n_outside`` are
+    such as the law cannot give."""
+
+    law: str
+    n: int
+    n_outside: int = 0
+    tests: tuple[ChanceTest, ...] = ()
+
+
+@dataclass(frozen=True)
 class Comparison:
     """One output (or mutated argument, or gradient) of the device against the reference.
 
@@ -140,3 +160,4 @@ class Comparison:
     third_ratio: float = 0.0
     third_n_different: int = 0
     explanations: tuple[Explanation, ...] = ()
+    distribution: Distribution | None = None

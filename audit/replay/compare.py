@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -160,7 +160,7 @@ def _without_free(expected: Expected, free: torch.Tensor, actual: torch.Tensor) 
     return actual if reference is None else torch.where(free, reference.to(actual.dtype), actual)
 
 
-def worse(results: Iterable[Comparison]) -> Comparison:
+def worse(results: Sequence[Comparison]) -> Comparison:
     """The one of several runs that is further from the reference."""
 
     def distance(result: Comparison) -> tuple[float, ...]:

@@ -40,7 +40,7 @@ from audit.replay.on_cpu import cpu_op, note_of
 from audit.replay.operands import narrow_operands, spooled_operands
 from audit.replay.outcomes import attempt
 from audit.replay.overload import operand_names, resolve, written_operands
-from audit.replay.returned import elements_returned, returned, without_reference
+from audit.replay.returned import elements_returned, returned, shaped, with_distributions, without_reference
 from audit.replay.sampled.blocks import read_together
 from audit.replay.sampled.plan import Spooled, expectations
 from audit.replay.spool import bytes_of, read_spool, write_spool
@@ -323,9 +323,17 @@ class Reference:
         comparisons += [
             without_reference(prepared.case, name, item) for name, item in outputs.items() if name not in known
         ]
+        if standard_of(prepared.case).tested:
+            values = {name: shaped(outputs, spans, name) for name in outputs}
+            comparisons = with_distributions(prepared.case, self._operands(prepared), comparisons, values)
         if not changed:
             comparisons = self._explained(prepared, comparisons, lambda name: elements_returned(outputs, spans, name))
         return [encode(comparison) for comparison in comparisons]
+
+    def _operands(self, prepared: Prepared) -> Bound:
+        """The call bound to its operands as they were spooled."""
+        contents = read_spool(self._folder / f"{prepared.case.key}.inputs", prepared.index)
+        return bind(prepared.case, narrow_operands(prepared.case, contents), _CPU, self._seed)
 
     def _seconded(
         self,
@@ -362,8 +370,7 @@ class Reference:
         wanted = [name for name in names if name in positions]
         if not wanted or prepared.outcome.missing_kernel:
             return {}
-        contents = read_spool(self._folder / f"{case.key}.inputs", prepared.index)
-        bound = bind(case, narrow_operands(case, contents), _CPU, self._seed)
+        bound = self._operands(prepared)
         inputs = {name: bound.operands[positions[name]].detach() for name in wanted}
         why = "the CPU leaves this argument as it was"
         return {name: Expected(name, fact_of(t), "exact", why, same=flat(t)) for name, t in inputs.items()}

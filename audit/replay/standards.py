@@ -9,6 +9,7 @@ import torch
 
 from audit.codec import tensors_of
 from audit.comparison import Standard
+from audit.replay.distributions import covered
 from audit.replay.factors import FREE, free_outputs
 from audit.replay.overload import arguments_of, base_of, resolve
 from audit.schema import Arg, Case
@@ -91,7 +92,11 @@ _PRIVATE = "private to the device that made it"
 
 @dataclass(frozen=True)
 class OpStandard:
-    """The standard of an op. ``random`` outputs need not repeat; ``uninitialised`` ones need not be written."""
+    """The standard of an op. ``uninitialised`` outputs need not be written.
+
+    ``random`` ones need not repeat but where the op is ``tested``: its numbers have a known law, and the same seed
+    gives the same.
+    """
 
     standard: Standard
     why: str = ""
@@ -100,6 +105,7 @@ class OpStandard:
     private: tuple[str, ...] = ()
     own_dtype: tuple[str, ...] = ()
     factors: tuple[str, ...] = ()
+    tested: bool = False
 
     def of_output(self, name: str) -> tuple[Standard, str]:
         """The standard of one output by its name, and why it is not compared by value, if so."""
@@ -121,7 +127,7 @@ class OpStandard:
         return not self.uninitialised and not self.is_private(name)
 
     def must_repeat(self, name: str) -> bool:
-        return not self.random and self.must_be_written(name)
+        return (self.tested or not self.random) and self.must_be_written(name)
 
 
 def standard_of(case: Case) -> OpStandard:
@@ -137,7 +143,7 @@ def standard_of(case: Case) -> OpStandard:
     except AttributeError:
         return OpStandard("numeric", private=private, own_dtype=own_dtype)
     if is_random(case, op):
-        return OpStandard("metadata", _RANDOM, random=True, private=private)
+        return OpStandard("metadata", _RANDOM, random=True, private=private, tested=base_of(case.op) in covered())
     exact = bool({base, base_of(case.op)} & EXACT) or case.op in EXACT_OVERLOADS or _is_view(op)
     standard: Standard = "exact" if exact and not _accumulates_or_divides(case) else "numeric"
     return OpStandard(standard, private=private, own_dtype=own_dtype, factors=free_outputs(case.op))

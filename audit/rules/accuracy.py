@@ -268,7 +268,7 @@ def _meaningful(fact: TensorFact) -> tuple[int, ...]:
 def not_compared(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
     """NUM211, a note: an output whose values are free (random numbers, uninitialised memory) or have no reference."""
     for comparison in _judged(measurement):
-        if comparison.standard == "metadata":
+        if comparison.standard == "metadata" and comparison.distribution is None:
             yield Finding(
                 "NUM211",
                 "supported",

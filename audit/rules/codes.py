@@ -38,6 +38,7 @@ CODES: Mapping[str, str] = {
     "NUM211": "Values were not compared",
     "NUM212": "The whole output's sketch is off",
     "NUM213": "Coarser than its dtype",
+    "NUM214": "Random numbers of another law",
     "NUM220": "Wrong only after its predecessor",
     "NUM221": "Accumulated error starts here",
     "NUM222": "Wrong in the step and alone",

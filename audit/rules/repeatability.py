@@ -34,19 +34,22 @@ def not_repeated(case: Case, measurement: Measurement, header: RunHeader, thresh
     promised = header.environment.get(PROMISE, header.settings.get(PROMISE, "")).lower() in ("1", "true")
     promised = promised or ("torch.use_deterministic_algorithms", True) in case.settings
     for comparison in measurement.comparisons:
-        if comparison.n_not_repeated > 0 and comparison.standard != "metadata":
+        if comparison.n_not_repeated > 0 and (comparison.standard != "metadata" or comparison.distribution is not None):
             exact = comparison.standard == "exact" and not matches(case.op, FREE_CHOICE)
             yield _finding(case, comparison, promised, exact)
 
 
 def _finding(case: Case, comparison: Comparison, promised: bool, exact: bool) -> Finding:
-    if promised:
+    total = comparison.n_elements
+    if comparison.distribution is not None:
+        verdict, total = "; the same seed must give the same numbers", comparison.distribution.n
+    elif promised:
         verdict = "; torch.use_deterministic_algorithms promises that they do not"
     elif exact:
         verdict = "; exact outputs that change are wrong in one run at least"
     else:
         verdict = ""
-    count, total = comparison.n_not_repeated, comparison.n_elements
+    count = comparison.n_not_repeated
     runs, differing = comparison.n_runs or 2, comparison.n_runs_differing or 2  # older files tell of two runs
     return Finding(
         "NUM208",

@@ -55,6 +55,13 @@ class Thresholds:
         default=3.0,
         metadata={"source": "times the CPU's own accumulated error; healthy ones stay below 2.1 (docs/drift.md)"},
     )
+    random_chance: float = field(
+        default=1e-9,
+        metadata={
+            "source": "chance of a false alarm in one output of right random numbers; a million such outputs give one "
+            "in a thousand runs"
+        },
+    )
     host_copy_fraction: float = field(
         default=0.25,
         metadata={

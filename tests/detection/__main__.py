@@ -1,13 +1,16 @@
-"""``python -m tests.detection [--twins] NAME...``: runs the programs of faults, each in a module of its name."""
+"""``python -m tests.detection program:A15 twin:A15 ...``: runs programs of faults, each in a module of its name."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import Literal, TypeAlias
 
 import torch
 
 from tests.detection.registry import BY_NAME
+
+Part: TypeAlias = Literal["program", "twin"]
 
 
 def in_module(name: str, program: Callable[[], object]) -> None:
@@ -16,16 +19,18 @@ def in_module(name: str, program: Callable[[], object]) -> None:
     cls()()
 
 
-def module_name(fault: str) -> str:
-    """Of words in kebab case with underscores, as a class has it."""
-    return fault.replace("-", "_")
+def module_name(part: Part, fault: str) -> str:
+    """``program_A15``, ``twin_tail_unwritten``: as a class may be called."""
+    return f"{part}_{fault.replace('-', '_')}"
 
 
-def main(names: list[str]) -> None:
-    twins = names[:1] == ["--twins"]
-    for name in names[twins:]:
+def main(wanted: list[str]) -> None:
+    for part, name in (one.split(":") for one in wanted):
         fault = BY_NAME[name]
-        in_module(module_name(name), fault.twin if twins else fault.program)
+        if part == "twin":
+            in_module(module_name("twin", name), fault.twin)
+        else:
+            in_module(module_name("program", name), fault.program)
 
 
 if __name__ == "__main__":

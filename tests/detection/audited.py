@@ -6,12 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.detection.__main__ import module_name
+from tests.detection.__main__ import Part, module_name
 from tests.detection.fault import Fault
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,26 +64,38 @@ def audited(faults: Sequence[Fault], folder: Path) -> list[Found]:
     ``folder`` must exist.
     """
     hanging = [fault for fault in faults if fault.alone]
-    programs = _run([fault for fault in faults if not fault.alone], folder / "programs")
-    programs |= _run(hanging, folder / "hanging", "--first-call-limit", f"{HANG_S}s", "--steady-limit", f"{HANG_S}s")
-    twins = _run(faults, folder / "twins")
-    return [Found(fault, programs[fault.name], twins[fault.name]) for fault in faults]
+    programs = _run([fault for fault in faults if not fault.alone], folder / "programs", "program")
+    limits = ("--first-call-limit", f"{HANG_S}s", "--steady-limit", f"{HANG_S}s")
+    programs |= _run(hanging, folder / "hanging", "program", limits=limits)
+    twins = _run(faults, folder / "twins", "twin")
+    return _found(faults, {**programs, **twins})
 
 
-def _run(faults: Sequence[Fault], folder: Path, *limits: str) -> dict[str, Side]:
-    """One trace and one run: what was said of each program, or of each twin in a folder of that name."""
+def audited_at_once(faults: Sequence[Fault], folder: Path) -> list[Found]:
+    """All in one trace and one run: for faults whose program and twin differ in more than values."""
+    return _found(faults, _run(faults, folder / "both", "program", "twin"))
+
+
+def _found(faults: Sequence[Fault], said: Mapping[tuple[str, Part], Side]) -> list[Found]:
+    return [Found(fault, said[fault.name, "program"], said[fault.name, "twin"]) for fault in faults]
+
+
+def _run(
+    faults: Sequence[Fault], folder: Path, *parts: Part, limits: Sequence[str] = ()
+) -> dict[tuple[str, Part], Side]:
+    """One trace and one run of the faults' programs, twins or both: what was said of each."""
     if not faults:
         return {}
     folder.mkdir()
     names = [fault.name for fault in faults]
     (folder / "faults.py").write_text(FAULT_FILE.format(names=names))
     trace, run = folder / "programs.audit", folder / "run"
-    twins = ["--twins"] if folder.name == "twins" else []
-    _audit("trace", "-q", "--steps", STEPS, "-o", trace, "-m", "tests.detection", "--", *twins, *names)
+    wanted = [f"{part}:{name}" for part in parts for name in names]
+    _audit("trace", "-q", "--steps", STEPS, "-o", trace, "-m", "tests.detection", "--", *wanted)
     device = f"sim:{folder / 'faults.py'}"
     _audit("run", trace, "-q", "--device", device, "-o", run, "--format", "json", *limits)
-    summary = json.loads((run / "summary.json").read_text())
-    return {name: _side(summary["verdicts"], module_name(name)) for name in names}
+    verdicts = json.loads((run / "summary.json").read_text())["verdicts"]
+    return {(name, part): _side(verdicts, module_name(part, name)) for part in parts for name in names}
 
 
 def _side(verdicts: Sequence[dict[str, Any]], module: str) -> Side:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from tests.detection import (
     invented_elementwise,
+    invented_factors,
+    invented_indexing,
+    invented_random,
     invented_reductions,
     reported_failures,
     reported_sizes,
@@ -22,6 +25,9 @@ REPORTED: tuple[Fault, ...] = (
 INVENTED: tuple[Fault, ...] = (
     *invented_elementwise.FAULTS,
     *invented_reductions.FAULTS,
+    *invented_indexing.FAULTS,
+    *invented_random.FAULTS,
+    *invented_factors.FAULTS,
 )
 
 BY_NAME = {fault.name: fault for fault in (*REPORTED, *INVENTED)}

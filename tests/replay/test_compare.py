@@ -9,7 +9,7 @@ import torch
 
 from audit.comparison import Comparison, TensorFact
 from audit.replay import compare as module
-from audit.replay.compare import Expected, compare, error_between, fact_of, flat, unravel
+from audit.replay.compare import Expected, compare, error_between, fact_of, flat, unravel, worse
 from audit.replay.ties import Tie
 
 INF, NAN = math.inf, math.nan
@@ -235,6 +235,14 @@ def test_pooling_indices_count_within_the_plane():
 
 
 # --- small parts ---------------------------------------------------------------------------------------------------
+
+
+def test_of_two_runs_the_worse_one_counts():
+    right = torch.tensor([1.0, 2.0])
+    expected = Expected("output", fact_of(right), "numeric", same=right, wide=right.double(), noise=1e-7)
+    runs = [compare(expected, run, fact_of(run)) for run in (right, right * 1.5, torch.tensor([1.0, NAN]))]
+    assert worse(runs[:2]) is runs[1]
+    assert worse(runs) is runs[2]
 
 
 def test_unravel_is_row_major():

@@ -71,10 +71,13 @@ def test_a_recurrent_net_without_dropout_is_numeric(build):
     assert standard_of(build.case("aten::rnn_tanh.input", *arguments, 0.5, True, False, False)).standard == "metadata"
 
 
-def test_random_outputs_must_be_written_and_need_not_repeat(build):
+def test_random_outputs_must_be_written_and_repeat_where_their_law_is_known(build):
     random = standard_of(build.case("aten::randn.default", (4,)))
     assert random.must_be_written("output")
-    assert not random.must_repeat("output")
+    assert random.must_repeat("output")
+    q, k, v = (build.tensor([1, 1, 4, 8], storage=n) for n in range(3))
+    attention = standard_of(build.case("aten::scaled_dot_product_attention.default", q, k, v, None, 0.1))
+    assert not attention.must_repeat("output")
 
 
 def test_uninitialised_outputs_need_neither(build):

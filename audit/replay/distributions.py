@@ -1,0 +1,381 @@
+"""Random numbers of a device against the distribution that they were asked for; measures chances and judges nothing.
+
+Each test gives the chance that right numbers look as bad: goodness of fit (Kolmogorov-Smirnov, or chi-square over the
+values of a discrete law), mean, variance, and correlation at the lags of threads, blocks and rows. What no right
+numbers can be (beyond the support, twice in a permutation, kept by dropout and scaled otherwise) is counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+import torch
+
+from audit.comparison import ChanceTest, Distribution
+from audit.replay.compare import eps_of
+from audit.replay.overload import base_of
+
+#: Numbers looked at of one output: as many of its beginning as of its end.
+MOST = 1 << 20
+#: Fewer say nothing about a distribution; their support is checked.
+LEAST = 32
+#: Distances at which streams of threads, wavefronts and blocks meet.
+LAGS = (1, 2, 3, 4, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+#: ULPs between ``input / (1 - p)`` and ``input * (1 / (1 - p))``, as a multiple of eps.
+_SCALE_SLACK = 4.0
+#: No number of a continuous law has a chance above so many eps: half of one for a uniform law, a quarter for a normal.
+_STEPS = 4.0
+#: A bin of a chi-square test holds at least so many expected numbers.
+_LEAST_EXPECTED = 8.0
+_LEAST_LOG10 = -300.0
+
+Arguments: TypeAlias = Mapping[str, Any]
+Outputs: TypeAlias = Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Law:
+    """A continuous law: its distribution function, its moments where they exist, and what it can give."""
+
+    name: str
+    cdf: Callable[[torch.Tensor], torch.Tensor]
+    low: float = -math.inf
+    high: float = math.inf
+    mean: float | None = None
+    deviation: float | None = None
+    kurtosis: float = 3.0
+
+
+def distribution_of(op: str, output: str, outputs: Outputs, arguments: Arguments) -> Distribution | None:
+    """What the tests say of one output of a random op, or None where no law is known for it.
+
+    ``outputs`` are all of the device's by name, in their shapes; ``arguments`` the call's by name, on the CPU.
+    """
+    find = _TESTS.get(base_of(op))
+    values = outputs[output].detach()
+    if find is None or not values.numel():
+        return None
+    return find(output, outputs, arguments)
+
+
+# --- chances -----------------------------------------------------------------------------------------------------
+
+
+def _of_z(name: str, z: float) -> ChanceTest:
+    """Both tails of a standard normal number."""
+    from scipy.special import log_ndtr  # here, since it loads for some tenths of a second
+
+    return ChanceTest(name, max((float(log_ndtr(-abs(z))) + math.log(2)) / math.log(10), _LEAST_LOG10), float(z))
+
+
+def _logarithm(chance: float) -> float:
+    return math.log10(chance) if chance > 0 else _LEAST_LOG10
+
+
+def _fit(u: torch.Tensor, slack: float) -> ChanceTest:
+    """Kolmogorov-Smirnov of numbers that should be uniform on [0, 1]; rounding may have moved them by ``slack``."""
+    from scipy.special import kolmogorov
+
+    n = u.numel()
+    ordered, steps = u.sort().values, torch.arange(n + 1, dtype=torch.float64) / n
+    distance = max(float((steps[1:] - ordered).max()), float((ordered - steps[:-1]).max()))
+    scaled = max(0.0, distance - slack) * math.sqrt(n)
+    return ChanceTest("goodness of fit", _logarithm(float(kolmogorov(scaled))), distance)
+
+
+def _repeated(x: torch.Tensor, eps: float) -> ChanceTest:
+    """How often the most frequent number stands there. A continuous law gives none more often than its step is wide."""
+    from scipy.special import pdtrc
+
+    n, most = x.numel(), int(x.unique(return_counts=True)[1].max())
+    chance = min(1.0, n * float(pdtrc(most - 2, n * eps * _STEPS))) if most > 1 else 1.0
+    return ChanceTest("most frequent number", _logarithm(chance), float(most))
+
+
+def _correlations(centred: torch.Tensor, row: int) -> list[ChanceTest]:
+    """Of numbers with mean 0 and variance 1, with those that come ``lag`` later."""
+    n, tests = centred.numel(), []
+    for lag in dict.fromkeys((*LAGS, row)):
+        if n - lag >= LEAST and lag > 0:
+            tests.append(
+                _of_z(f"correlation at {lag}", float(torch.dot(centred[lag:], centred[:-lag])) / math.sqrt(n - lag))
+            )
+    return tests
+
+
+def _counts(name: str, seen: torch.Tensor, expected: torch.Tensor) -> list[ChanceTest]:
+    """Chi-square of counts over bins; neighbours are joined until each expects enough."""
+    from scipy.special import chdtrc
+
+    joined: list[tuple[float, float]] = []
+    total_seen = total_expected = 0.0
+    for a, b in zip(seen.tolist(), expected.tolist(), strict=True):
+        total_seen, total_expected = total_seen + a, total_expected + b
+        if total_expected >= _LEAST_EXPECTED:
+            joined.append((total_seen, total_expected))
+            total_seen = total_expected = 0.0
+    if joined and total_expected:
+        joined[-1] = (joined[-1][0] + total_seen, joined[-1][1] + total_expected)
+    if len(joined) < 2:
+        return []
+    statistic = sum((a - b) ** 2 / b for a, b in joined)
+    return [ChanceTest(name, _logarithm(float(chdtrc(len(joined) - 1, statistic))), statistic)]
+
+
+# --- continuous laws ---------------------------------------------------------------------------------------------
+
+
+def _row(values: torch.Tensor) -> int:
+    return values.shape[-1] if values.dim() > 1 else 0
+
+
+def _sampled(values: torch.Tensor) -> torch.Tensor:
+    line = values.reshape(-1)
+    if line.numel() > MOST:
+        line = torch.cat([line[: MOST // 2], line[-MOST // 2 :]])
+    return line.to(torch.float64)
+
+
+def _against(law: Law, values: torch.Tensor) -> Distribution:
+    x, eps = _sampled(values), eps_of(str(values.dtype).removeprefix("torch."))
+    outside = int(((x < law.low) | (x > law.high) | x.isnan()).sum())
+    x = x[torch.isfinite(x)]
+    if x.numel() < LEAST:
+        return Distribution(law.name, x.numel(), outside)
+    u = law.cdf(x).clamp(0.0, 1.0)
+    tests = [_fit(u, eps), _repeated(x, eps)]
+    if law.mean is not None and law.deviation:
+        tests += _moments(x, law.mean, law.deviation, law.kurtosis, eps)
+    tests += _correlations((u - 0.5) * math.sqrt(12), _row(values))
+    return Distribution(law.name, x.numel(), outside, tuple(tests))
+
+
+def _moments(x: torch.Tensor, mean: float, deviation: float, kurtosis: float, eps: float) -> list[ChanceTest]:
+    """z of mean and variance; rounding may shift each by a step."""
+    n = x.numel()
+    off = float(x.mean()) - mean
+    off = math.copysign(max(0.0, abs(off) - eps * (abs(mean) + deviation)), off)
+    spread = float(((x - mean) / deviation).square().mean()) - 1
+    spread = math.copysign(max(0.0, abs(spread) - 4 * eps), spread)
+    return [
+        _of_z("mean", off / deviation * math.sqrt(n)),
+        _of_z("variance", spread * math.sqrt(n / (kurtosis - 1))),
+    ]
+
+
+def _uniform(low: float, high: float) -> Law:
+    width = high - low
+    cdf = lambda x: (x - low) / width  # noqa: E731
+    return Law(f"uniform({low:g}, {high:g})", cdf, low, high, (low + high) / 2, width / math.sqrt(12), 1.8)
+
+
+def _normal(mean: float, deviation: float) -> Law:
+    cdf = lambda x: torch.special.ndtr((x - mean) / deviation)  # noqa: E731
+    return Law(f"normal({mean:g}, {deviation:g})", cdf, mean=mean, deviation=deviation)
+
+
+def _exponential(rate: float) -> Law:
+    cdf = lambda x: -torch.expm1(-rate * x)  # noqa: E731
+    return Law(f"exponential({rate:g})", cdf, 0.0, math.inf, 1 / rate, 1 / rate, 9.0)
+
+
+def _cauchy(median: float, sigma: float) -> Law:
+    return Law(f"Cauchy({median:g}, {sigma:g})", lambda x: torch.atan((x - median) / sigma) / math.pi + 0.5)
+
+
+def _log_normal(mean: float, deviation: float) -> Law:
+    cdf = lambda x: torch.special.ndtr((x.log() - mean) / deviation)  # noqa: E731
+    return Law(f"log-normal({mean:g}, {deviation:g})", cdf, 0.0)
+
+
+def _of_law(law: Callable[[Arguments], Law | None]) -> _Test:
+    def test(output: str, outputs: Outputs, arguments: Arguments) -> Distribution | None:
+        found = law(arguments)
+        return None if found is None else _against(found, outputs[output])
+
+    return test
+
+
+def _normal_of_tensors(output: str, outputs: Outputs, arguments: Arguments) -> Distribution | None:
+    """``normal``: mean and deviation are numbers or tensors."""
+    values = outputs[output]
+    mean, deviation = arguments.get("mean", 0.0), arguments.get("std", 1.0)
+    if not torch.is_tensor(mean) and not torch.is_tensor(deviation):
+        return _against(_normal(float(mean), float(deviation)), values) if deviation else None
+    centred = (values.double() - mean) / deviation
+    return _against(_normal(0.0, 1.0), centred[torch.isfinite(centred)].to(values.dtype))
+
+
+# --- discrete laws -----------------------------------------------------------------------------------------------
+
+_Test: TypeAlias = Callable[[str, Outputs, Arguments], "Distribution | None"]
+#: A discrete range of more values than this is cut into so many bins.
+_BINS = 64
+
+
+def _integers(output: str, outputs: Outputs, arguments: Arguments) -> Distribution | None:
+    low = arguments.get("low", arguments.get("from", 0)) or 0
+    high = arguments.get("high", arguments.get("to"))
+    if high is None or torch.is_tensor(high) or torch.is_tensor(low) or high <= low:
+        return None
+    dtype = outputs[output].dtype
+    if dtype.is_floating_point and max(-low, high) > 2 / torch.finfo(dtype).eps:
+        return None  # not every whole number is one of the dtype's, and the last may round up
+    x, n_values = _sampled(outputs[output]), high - low
+    inside = (x >= low) & (x < high) & (x == x.floor())
+    name, outside = f"integers from {low} to {high - 1}", int((~inside).sum())
+    x = x[inside]
+    if x.numel() < LEAST:
+        return Distribution(name, x.numel(), outside)
+    n_bins = min(n_values, _BINS)
+    edges = [low + n_values * i // n_bins for i in range(n_bins + 1)]
+    seen = torch.histogram(x, torch.tensor(edges, dtype=torch.float64)).hist
+    expected = torch.tensor([b - a for a, b in pairwise(edges)]) * (x.numel() / n_values)
+    tests = _counts("goodness of fit", seen, expected)
+    if n_values > 1:
+        deviation = math.sqrt((n_values**2 - 1) / 12)
+        tests += _correlations((x - (low + high - 1) / 2) / deviation, _row(outputs[output]))
+    return Distribution(name, x.numel(), outside, tuple(tests))
+
+
+def _permutation(output: str, outputs: Outputs, arguments: Arguments) -> Distribution | None:
+    x = outputs[output].reshape(-1).to(torch.int64)
+    n, order = x.numel(), x.sort().values
+    outside = int((order != torch.arange(n)).sum())
+    if n < LEAST or outside:
+        return Distribution(f"permutation of {n}", n, outside)
+    centred = (x.double() - (n - 1) / 2) / math.sqrt((n**2 - 1) / 12)
+    ramp = (torch.arange(n).double() - (n - 1) / 2) / math.sqrt((n**2 - 1) / 12)
+    tests = [_of_z("order", float(torch.dot(centred, ramp)) / math.sqrt(n)), *_correlations(centred, 0)]
+    return Distribution(f"permutation of {n}", n, 0, tuple(tests))
+
+
+def _flips(name: str, seen: torch.Tensor, chance: torch.Tensor, row: int, outside: int) -> Distribution:
+    """``seen`` is 0 or 1, each with its ``chance``; both flat and fp64."""
+    certain = (chance <= 0) | (chance >= 1)
+    outside += int((seen[certain] != chance[certain].clamp(0, 1)).sum())
+    seen, chance = seen[~certain], chance[~certain]
+    if seen.numel() < LEAST:
+        return Distribution(name, seen.numel(), outside)
+    spread = (chance * (1 - chance)).sqrt()
+    tests = [_of_z("frequency", float((seen - chance).sum()) / float(spread.square().sum().sqrt()))]
+    if float(spread.square().sum()) > LEAST:
+        tests += _correlations((seen - chance) / spread, row)
+    if float(chance.max()) > float(chance.min()):
+        rising = (chance - chance.mean()) * (seen - chance)
+        scale = float(((chance - chance.mean()) * spread).square().sum().sqrt())
+        tests += [_of_z("frequency against chance", float(rising.sum()) / scale)] if scale else []
+    return Distribution(name, seen.numel(), outside, tuple(tests))
+
+
+def _bernoulli(output: str, outputs: Outputs, arguments: Arguments) -> Distribution | None:
+    values = outputs[output]
+    chance = arguments.get("p")
+    if chance is None:
+        chance = arguments.get("self")
+    if chance is None or (not torch.is_tensor(chance) and not 0 <= chance <= 1):
+        return None
+    wide = torch.as_tensor(chance, dtype=torch.float64).expand(values.shape)
+    x = _sampled(values)
+    outside = int(((x != 0) & (x != 1)).sum())
+    name = "Bernoulli" if torch.is_tensor(chance) else f"Bernoulli({chance:g})"
+    return _flips(name, x.clamp(0, 1).round(), _sampled(wide), _row(values), outside)
+
+
+def _dropout(output: str, outputs: Outputs, arguments: Arguments) -> Distribution | None:
+    """What is kept is the input over the chance of keeping it; mask and gradient go with what was kept."""
+    source, p = arguments.get("input"), arguments.get("p")
+    first = next(iter(outputs))
+    if not torch.is_tensor(source) or p is None or not 0 < p < 1 or outputs[first].shape != source.shape:
+        return None
+    x, name = source.detach().to(torch.float64), f"dropout({p:g})"
+    kept = outputs[first].to(torch.float64) != 0
+    limits = torch.finfo(source.dtype)
+    usable = (x.abs() > limits.smallest_normal) & (x.abs() < limits.max * (1 - p))
+    values = outputs[output]
+    if output == first:
+        wrong = _differs(values, x / (1 - p), kept & usable)
+        seen = kept.to(torch.float64)[usable]
+        return _flips(
+            name, _sampled(seen), torch.full((min(seen.numel(), MOST),), 1.0 - p).double(), _row(values), wrong
+        )
+    if values.dtype == torch.bool:
+        return Distribution(name, values.numel(), int(((values != kept) & usable).sum()))
+    gradient = arguments.get("gradient")
+    if gradient is None or values.shape != source.shape:
+        return None
+    wanted = torch.where(kept, gradient.to(torch.float64) / (1 - p), 0.0)
+    return Distribution(name, values.numel(), _differs(values, wanted, usable))
+
+
+def _differs(values: torch.Tensor, wanted: torch.Tensor, where: torch.Tensor) -> int:
+    eps = eps_of(str(values.dtype).removeprefix("torch."))
+    wrong = (values.to(torch.float64) - wanted).abs() > _SCALE_SLACK * eps * wanted.abs()
+    return int((wrong & where).sum())
+
+
+def _poisson(output: str, outputs: Outputs, arguments: Arguments) -> Distribution | None:
+    rate = arguments.get("self")
+    if not torch.is_tensor(rate):
+        return None
+    x, rates = _sampled(outputs[output]), _sampled(rate.expand(outputs[output].shape))
+    outside = int(((x < 0) | (x != x.floor())).sum())
+    total = float(rates.sum())
+    if x.numel() < LEAST or total < LEAST:
+        return Distribution("Poisson", x.numel(), outside)
+    return Distribution("Poisson", x.numel(), outside, (_of_z("mean", (float(x.sum()) - total) / math.sqrt(total)),))
+
+
+def _multinomial(output: str, outputs: Outputs, arguments: Arguments) -> Distribution | None:
+    weights = arguments.get("self")
+    if not torch.is_tensor(weights):
+        return None
+    drawn = outputs[output]
+    rows = weights.detach().reshape(-1, weights.shape[-1]).to(torch.float64)
+    drawn = drawn.reshape(rows.shape[0], -1)
+    inside = (drawn >= 0) & (drawn < rows.shape[1])
+    chance = rows.gather(1, drawn.clamp(0, rows.shape[1] - 1))
+    outside = int((~inside | (chance <= 0)).sum())
+    if not arguments.get("replacement"):
+        ordered = drawn.sort(1).values
+        outside += int((ordered[:, 1:] == ordered[:, :-1]).sum())
+        return Distribution("multinomial", drawn.numel(), outside)
+    share = rows / rows.sum(1, keepdim=True)
+    seen = torch.zeros(rows.shape[1], dtype=torch.float64)
+    seen.index_add_(0, drawn[inside], torch.ones(int(inside.sum()), dtype=torch.float64))
+    expected = share.sum(0) * drawn.shape[1]
+    order = expected.argsort(descending=True)
+    one_law = bool((share == share[:1]).all())
+    tests = _counts("goodness of fit", seen[order], expected[order]) if one_law else []
+    return Distribution("multinomial", drawn.numel(), outside, tuple(tests))
+
+
+_TESTS: dict[str, _Test] = {
+    "uniform": _of_law(lambda a: _uniform(a["from"], a["to"]) if a["to"] > a["from"] else None),
+    "rand": _of_law(lambda a: _uniform(0.0, 1.0)),
+    "rand_like": _of_law(lambda a: _uniform(0.0, 1.0)),
+    "randn": _of_law(lambda a: _normal(0.0, 1.0)),
+    "randn_like": _of_law(lambda a: _normal(0.0, 1.0)),
+    "normal": _normal_of_tensors,
+    "exponential": _of_law(lambda a: _exponential(a["lambd"]) if a["lambd"] > 0 else None),
+    "cauchy": _of_law(lambda a: _cauchy(a["median"], a["sigma"]) if a["sigma"] > 0 else None),
+    "log_normal": _of_law(lambda a: _log_normal(a["mean"], a["std"]) if a["std"] > 0 else None),
+    "randint": _integers,
+    "randint_like": _integers,
+    "random": _integers,
+    "randperm": _permutation,
+    "bernoulli": _bernoulli,
+    "native_dropout": _dropout,
+    "dropout": _dropout,
+    "poisson": _poisson,
+    "multinomial": _multinomial,
+}
+
+
+def covered() -> Sequence[str]:
+    """The ops, by base name, whose numbers are tested."""
+    return tuple(_TESTS)
