@@ -119,11 +119,12 @@ def _home(path: Path) -> Path:
 
 def _promote(options: argparse.Namespace) -> int:
     from audit.gate.promotion import promote
+    from audit.report.text import one_line
 
     side = _candidate(options.candidate)
     if side.incomplete and not (options.allow_incomplete and side.cases):
         raise UnfinishedError(
-            f"the candidate is no whole run ({side.incomplete}) and makes no baseline", "incomplete-candidate"
+            f"the candidate is no whole run ({one_line(side.incomplete)}) and makes no baseline", "incomplete-candidate"
         )
     run_file = None if options.candidate.suffix == ".json" else _run_file(options.candidate)
     written = promote(side, run_file, options.baseline, options.force)

@@ -14,12 +14,16 @@ from audit.gate.side import CaseState, Side
 from audit.rules.wording import duration
 from audit.schema import DEVICE_STATUSES, Status
 
+#: ``Difference.op`` of what is of no single case.
+THE_RUN = "the run"
+
 
 @dataclass(frozen=True)
 class Difference:
     """One thing that is not as it was in one case. ``message`` is a sentence without the op's name.
 
-    ``before`` and ``after`` are None where a side lacks the case. ``sources`` are lines of the program.
+    ``before`` and ``after`` are None where a side lacks the case. ``sources`` are lines of the program. ``cost_us`` is
+    what all its calls take longer.
     """
 
     kind: Kind
@@ -32,6 +36,7 @@ class Difference:
     signature: str = ""
     sources: tuple[str, ...] = ()
     n_calls: int = 1
+    cost_us: float = 0.0
 
 
 def differences(baseline: Side, candidate: Side, policy: Policy) -> tuple[Difference, ...]:
@@ -46,26 +51,37 @@ def differences(baseline: Side, candidate: Side, policy: Policy) -> tuple[Differ
             found.append(_difference("new", None, after, f"is not in the baseline, and is {_told(after)}"))
         elif before is not None:
             found.append(_difference("gone", before, None, f"was {_shown(before.status)}, and is not in the candidate"))
-    return tuple(found)
+    return (*_of_run(baseline, candidate), *found)
+
+
+def _of_run(baseline: Side, candidate: Side) -> Iterator[Difference]:
+    """Causes of no single case, by code: ``run-NUM220``."""
+    old, new = ({cause.code: cause for cause in reversed(side.causes)} for side in (baseline, candidate))
+    for code in sorted({*old, *new}):
+        before, after = old.get(code), new.get(code)
+        if after is not None and before is None:
+            kind: Kind = "inconclusive" if after.status == "inconclusive" else "regressed"
+            yield Difference(kind, f"run-{code}", THE_RUN, f"is new: {after.message}", None, after.status)
+        elif before is not None and after is None:
+            yield Difference("fixed", f"run-{code}", THE_RUN, f"is no more: {before.message}", before.status, None)
 
 
 def _of_case(before: CaseState, after: CaseState, policy: Policy) -> Iterator[Difference]:
-    """What differs in a case that both have. A time is compared only between two answers that are both there."""
+    """What differs in a case that both have. Time and path of what raised are those of nothing.
+
+    A case may be inconclusive for want of a reference, as all of a recording are, and its time and path be known.
+    """
     status = _of_status(before, after)
     if status is not None:
         yield status
     elif set(after.codes) - set(before.codes):
         codes = ", ".join(sorted(set(after.codes) - set(before.codes)))
         yield _difference("other finding", before, after, f"is {_told(after)}, now with {codes}")
-    if _ran(before) and _ran(after):
+    if "unsupported" not in (before.status, after.status):
         yield from _of_time(before, after, policy)
         if status is None or status.kind not in ("regressed", "flaky"):  # which say what the error is
             yield from _of_error(before, after, policy)
         yield from _of_path(before, after)
-
-
-def _ran(case: CaseState) -> bool:
-    return case.status not in ("unsupported", "inconclusive")
 
 
 def _of_status(before: CaseState, after: CaseState) -> Difference | None:
@@ -111,6 +127,8 @@ def _of_time(before: CaseState, after: CaseState, policy: Policy) -> Iterator[Di
         slowest_before, fastest_after = max((before.device_us, *before.seen_us)), min((after.device_us, *after.seen_us))
         is_steady = _is_slower(slowest_before, fastest_after, spread_us, policy)
         told = "" if is_steady else "; run again, it was not"
+        if before.is_timed_once or after.is_timed_once:
+            is_steady, told = False, "; timed once, so that its spread is not known"
         yield _difference("slower" if is_steady else "flaky", before, after, f"takes {_times(before, after)}{told}")
     elif _is_slower(after.device_us, before.device_us, spread_us, policy):
         yield _difference("faster", before, after, f"takes {_times(before, after)}")
@@ -127,7 +145,7 @@ def _times(before: CaseState, after: CaseState) -> str:
     assert after.device_us is not None
     ratio = f"{after.device_us / before.device_us:.3g}×, " if before.device_us > 0 else ""
     spread = duration((before.iqr_us or 0.0) + (after.iqr_us or 0.0))
-    cost_ms = (after.device_us - before.device_us) * after.n_calls / 1000
+    cost_ms = _cost_us(before, after) / 1000
     calls = f"{after.n_calls} calls" if after.n_calls > 1 else "its call"
     return (
         f"{duration(after.device_us)}, was {duration(before.device_us)} ({ratio}spread {spread}); "
@@ -182,4 +200,11 @@ def _difference(kind: Kind, before: CaseState | None, after: CaseState | None, m
         signature=case.signature,
         sources=case.sources,
         n_calls=case.n_calls,
+        cost_us=_cost_us(before, after),
     )
+
+
+def _cost_us(before: CaseState | None, after: CaseState | None) -> float:
+    if before is None or after is None or before.device_us is None or after.device_us is None:
+        return 0.0
+    return (after.device_us - before.device_us) * after.n_calls

@@ -6,6 +6,7 @@ import io
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
+from audit.gate.comparison import THE_RUN
 from audit.gate.outcome import GateOutcome, Judged
 from audit.gate.side import CaseState
 from audit.report.junit import xml_text
@@ -42,7 +43,13 @@ def _gate_suite(outcome: GateOutcome) -> TestSuite:
         whole.result = [Error(xml_text(outcome.headline), "not finished")]
     waivers = TestCase("every waiver is valid and needed", "gate")
     waivers.result = [Failure(xml_text(problem), "waiver") for problem in outcome.problems]
-    suite.add_testcases([whole, waivers])
+    of_run = TestCase("nothing is wrong with the run that was not", "gate")
+    of_run.result = [
+        Failure(xml_text(item.difference.message), item.difference.kind)
+        for item in outcome.judged
+        if item.difference.op == THE_RUN and item.level == "fail"
+    ]
+    suite.add_testcases([whole, of_run, waivers])
     return suite
 
 

@@ -19,6 +19,7 @@ from audit.gate.surroundings import (
     trace_difference,
 )
 from audit.gate.waivers import Waiver
+from audit.report.text import one_line
 from audit.rules.speed import TIMED
 from audit.rules.wording import plural
 
@@ -81,7 +82,7 @@ def gate(
     check_comparable(baseline, candidate, allowed.other_evidence, allowed.other_gpu)
     if not baseline.cases or (baseline.incomplete and not allowed.incomplete):
         raise UsageError(
-            f"the baseline is no whole run: {baseline.incomplete or 'it has no case'}; "
+            f"the baseline is no whole run: {one_line(baseline.incomplete) or 'it has no case'}; "
             "make another one, or give --allow-incomplete where only its end is missing",
             "incomplete-baseline",
         )
@@ -131,9 +132,13 @@ def _judged(
         used.update(covering)
         valid = next((waiver for waiver in covering if not waiver.is_expired(today)), None)
         judged.append(Judged(difference, "note" if valid is not None else level, valid))
-    order, kinds = ("fail", "warn", "note"), tuple(DEFAULT_LEVELS)
-    judged.sort(key=lambda item: (order.index(item.level), kinds.index(item.difference.kind), item.difference.key))
-    return tuple(judged), tuple(_waiver_problems(policy, used, today))
+    return tuple(sorted(judged, key=_weight)), tuple(_waiver_problems(policy, used, today))
+
+
+def _weight(item: Judged) -> tuple[int, int, float, str]:
+    """Failures first, by kind, then what costs most."""
+    order, one = ("fail", "warn", "note"), item.difference
+    return order.index(item.level), tuple(DEFAULT_LEVELS).index(one.kind), -one.cost_us, one.key
 
 
 def _waiver_problems(policy: Policy, used: set[Waiver], today: datetime.date) -> list[str]:

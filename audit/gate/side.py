@@ -6,6 +6,7 @@ Times are in microseconds.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +23,10 @@ from audit.validity import check_amounts
 from audit.verdicts import Judgement, Tried, Verdict
 
 EXPECTATIONS_VERSION = 1
+#: Root causes that only sum up what the cases say.
+SUMS = ("SUP115",)
 #: A case has some 400 bytes in it.
-MAX_EXPECTATIONS_BYTES = 1 << 28
+MAX_EXPECTATIONS_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class CaseState:
 
     ``codes`` are of the findings with weight, ``reason`` the message of the worst. ``seen`` are the statuses of the
     case run again as it was, ``seen_us`` and ``seen_ratios`` its median and error then: the run's own spread.
-    ``is_left_out``: never started.
+    ``is_left_out``: never started. ``is_timed_once``: of its time no spread is known.
     """
 
     key: str
@@ -47,12 +50,22 @@ class CaseState:
     is_left_out: bool = False
     device_us: float | None = None
     iqr_us: float | None = None
+    is_timed_once: bool = False
     worst_ratio: float | None = None
     libraries: tuple[str, ...] | None = None
     chosen_ops: tuple[str, ...] | None = None
     seen: tuple[Status, ...] = ()
     seen_us: tuple[float, ...] = ()
     seen_ratios: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What is wrong with a run and not with one case of it: a played step that drifts, a failed preflight check."""
+
+    code: str
+    status: Status
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,6 +84,7 @@ class Side:
     created: str = ""
     audit_version: str = ""
     incomplete: str = ""
+    causes: tuple[Cause, ...] = ()
     format_version: int = EXPECTATIONS_VERSION
 
 
@@ -88,6 +102,11 @@ def side_of(judgement: Judgement) -> Side:
         created=header.created,
         audit_version=header.audit_version,
         incomplete=_incomplete(run),
+        causes=tuple(
+            Cause(cause.code, cause.status, cause.message)
+            for cause in judgement.root_causes
+            if cause.status != "supported" and cause.code not in SUMS
+        ),
     )
 
 
@@ -127,6 +146,7 @@ def _state(verdict: Verdict, run: Run) -> CaseState:
         is_left_out=_is_left_out(verdict, run),
         device_us=timing.median_us if timing is not None else None,
         iqr_us=timing.iqr_us if timing is not None else None,
+        is_timed_once=timing is not None and timing.n < 2,
         worst_ratio=_worst_ratio(measurement),
         libraries=_libraries(measurement.path) if measurement is not None else None,
         chosen_ops=_chosen_ops(measurement.path) if measurement is not None else None,
@@ -214,7 +234,6 @@ def _check(side: Side, path: Path) -> None:
             f"{EVIDENCE_BY_BACKEND[side.device.backend]} evidence; it was changed by hand",
             "not-a-baseline",
         )
-    keys = [case.key for case in side.cases]
-    if len(set(keys)) < len(keys):
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise UsageError(f"{path} has the case {twice!r} twice", "not-a-baseline")
+    [(twice, n)] = Counter(case.key for case in side.cases).most_common(1) or [("", 0)]
+    if n > 1:
+        raise UsageError(f"{path} has the case {twice[:80]!r} twice", "not-a-baseline")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from audit.errors import UsageError
 from audit.gate.side import Side
+from audit.report.text import one_line
 
 _GROUPS: tuple[tuple[str, str], ...] = (
     (r"torch|triton|pytorch-triton-rocm|arch_list", "torch"),
@@ -78,6 +79,7 @@ def check_comparable(baseline: Side, candidate: Side, other_evidence: bool, othe
         )
     old, new = (_gpu(side) for side in (baseline, candidate))
     if old != new and not other_gpu:
+        old, new = one_line(old), one_line(new)
         raise UsageError(
             f"the baseline ran on {old} and the candidate on {new}; compare runs of one kind of GPU, or give "
             "--allow-other-gpu",

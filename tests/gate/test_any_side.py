@@ -52,7 +52,7 @@ def test_any_single_worsened_case_fails(side: Side, data: Any) -> None:
     case = replace(side.cases[index], seen=(), seen_us=())
     baseline = replace(side, cases=(*side.cases[:index], case, *side.cases[index + 1 :]))
     worse = [*DEVICE_STATUSES[STATUSES.index(case.status) + 1 :], "inconclusive"]
-    assume(case.status != "inconclusive")
+    assume(case.status != "inconclusive")  # what it becomes is news and no worsening
     worsened = replace(case, status=data.draw(st.sampled_from(worse)))
     candidate = replace(side, cases=(*side.cases[:index], worsened, *side.cases[index + 1 :]))
     outcome = gate(baseline, candidate, Policy(), TODAY)

@@ -9,6 +9,7 @@ import pytest
 
 from audit.errors import UsageError
 from audit.gate.policy import Policy
+from audit.gate.side import Cause
 from audit.schema import DeviceInfo
 
 
@@ -48,6 +49,31 @@ def test_slower_is_more_than_both_spreads_and_the_ratio(
     build: Any, after_us: float, after_iqr_us: float, kinds: list[tuple[str, str]]
 ) -> None:
     assert build.one(build.case(), build.case(device_us=after_us, iqr_us=after_iqr_us)) == kinds
+
+
+def test_a_recording_is_compared_by_time_and_path_though_no_number_is_known(build: Any) -> None:
+    unknown = build.case(status="inconclusive", worst_ratio=None)
+    assert build.one(unknown, replace(unknown, device_us=200.0)) == [("slower", "fail")]
+    assert build.one(unknown, replace(unknown, libraries=("rocBLAS",))) == [("other path", "warn")]
+
+
+def test_a_time_that_was_taken_once_has_no_spread_to_be_held_against(build: Any) -> None:
+    assert build.one(build.case(), build.case(device_us=200.0, is_timed_once=True)) == [("flaky", "warn")]
+
+
+def test_what_is_wrong_with_the_run_and_no_case_is_compared_by_its_code(build: Any) -> None:
+    drifts = build.side(causes=(Cause("NUM220", "divergent", "mm is right alone and wrong in the step"),))
+    outcome = build.gate(build.side(), drifts)
+    assert [(item.difference.key, item.difference.kind) for item in outcome.judged] == [("run-NUM220", "regressed")]
+    assert (outcome.exit_code, build.gate(drifts, drifts).judged) == (1, ())
+    assert build.gate(drifts, build.side()).exit_code == 0
+
+
+def test_within_a_kind_what_costs_most_comes_first(build: Any) -> None:
+    keys = ("mm-0", "mm-1")
+    slower = (build.case("mm-0", device_us=200.0), build.case("mm-1", device_us=200.0, n_calls=50))
+    outcome = build.gate(build.side(*map(build.case, keys)), build.side(*slower))
+    assert [item.difference.key for item in outcome.judged] == ["mm-1", "mm-0"]
 
 
 def test_some_microseconds_more_are_a_launch_and_nothing_slower(build: Any) -> None:
