@@ -32,11 +32,17 @@ class Anatomy:
         self._tally = PlaceTally(fact.sizes, fact.strides)
         self._places = places
         self._counts = [0] * 64
+        self._next = 0
         self._n = 0
+
+    def move_to(self, start: int) -> None:
+        """The flat index of the element that the next block begins with."""
+        self._next = start
 
     def add(self, wrong: torch.Tensor, actual: torch.Tensor, expected: torch.Tensor) -> None:
         """The next block: the mask of wrong elements, the device's and the reference's values, all flat."""
-        flat = wrong.nonzero().flatten() + self._n
+        flat = wrong.nonzero().flatten() + self._next
+        self._next += wrong.numel()
         self._n += wrong.numel()
         self._tally.add(flat if self._places is None else self._places[flat])
         if has_ulp(self._dtype):
@@ -48,12 +54,14 @@ class Anatomy:
         found = histogram(ulp_distance(actual, expected)[finite])
         self._counts = [mine + more for mine, more in zip(self._counts, found, strict=True)]
 
-    def told(self, result: Comparison) -> Comparison:
-        """``result`` with what was gathered."""
+    def told(self, result: Comparison, n_seen: int | None = None) -> Comparison:
+        """``result`` with what was gathered, of the elements that were added or of ``n_seen``."""
         counts = self._counts
         n = max((place + 1 for place, count in enumerate(counts) if count), default=0)
         return dataclasses.replace(
-            result, ulp_counts=tuple(counts[:n]), wrong=self._tally.places(self._n, self._places)
+            result,
+            ulp_counts=tuple(counts[:n]),
+            wrong=self._tally.places(self._n if n_seen is None else n_seen, self._places),
         )
 
 

@@ -15,12 +15,11 @@ import torch
 
 from audit.comparison import Comparison, Standard, TensorFact
 from audit.replay.anatomy import Anatomy, is_off, wrong_elements
+from audit.replay.tally import Tally, add_block, same_elements, widened
 from audit.replay.ties import Tie, really_different
 
 #: Elements looked at in one go: 2 MB of fp64, so that temporaries stay in the cache.
 BLOCK = 1 << 18
-#: ratio_counts has at most this many entries (2**63 is beyond any threshold).
-_MAX_POWER = 64
 
 
 class Sampled(Protocol):
@@ -101,7 +100,7 @@ def error_between(a: torch.Tensor, b: torch.Tensor) -> tuple[float, float]:
     """Largest and root-mean-square absolute difference over the elements finite in both (flat tensors of any dtype)."""
     largest, squares, n = 0.0, 0.0, 0
     for start in range(0, a.numel(), BLOCK):
-        x, y = _widened(a[start : start + BLOCK]), _widened(b[start : start + BLOCK])
+        x, y = widened(a[start : start + BLOCK]), widened(b[start : start + BLOCK])
         error = x - y if not x.is_complex() else (x - y).abs()
         worst = _largest(error)
         if not math.isfinite(worst):  # rare, and three more passes over the block
@@ -119,20 +118,16 @@ def _largest(error: torch.Tensor) -> float:
     return max(-float(low), float(high))
 
 
-def _widened(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to(torch.complex128 if tensor.dtype.is_complex else torch.float64)
+def compare(
+    expected: Expected,
+    actual: torch.Tensor | None,
+    actual_fact: TensorFact | None,
+    anatomy: Anatomy | None = None,
+) -> Comparison:
+    """``actual`` holds the device's elements flat; ``actual_fact`` the shape, strides and dtype they came in.
 
-
-def same_elements(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Mask of equal elements; every NaN equals every NaN, and -0.0 equals 0.0."""
-    equal = a == b
-    if a.dtype.is_floating_point or a.dtype.is_complex:
-        equal |= torch.isnan(a) & torch.isnan(b)
-    return equal
-
-
-def compare(expected: Expected, actual: torch.Tensor | None, actual_fact: TensorFact | None) -> Comparison:
-    """``actual`` holds the device's elements flat; ``actual_fact`` the shape, strides and dtype they came in."""
+    ``anatomy``: of the whole output, of which this is a part; what is off is added to it.
+    """
     fact = expected.fact
     if actual_fact is not None and not expected.facts_known and actual_fact.sizes == fact.sizes:
         fact = actual_fact
@@ -150,8 +145,8 @@ def compare(expected: Expected, actual: torch.Tensor | None, actual_fact: Tensor
     n_free = 0 if expected.free is None else int(expected.free.sum())
     result = dataclasses.replace(result, n_elements=actual.numel() - n_free)
     if expected.standard == "exact":
-        return _exact(result, expected, actual)
-    return numeric(result, expected, actual)
+        return _exact(result, expected, actual, anatomy)
+    return numeric(result, expected, actual, anatomy=anatomy)
 
 
 def _without_free(expected: Expected, free: torch.Tensor, actual: torch.Tensor) -> torch.Tensor:
@@ -172,7 +167,7 @@ def worse(results: Sequence[Comparison]) -> Comparison:
 # --- exact -----------------------------------------------------------------------------------------------------
 
 
-def _exact(result: Comparison, expected: Expected, actual: torch.Tensor) -> Comparison:
+def _exact(result: Comparison, expected: Expected, actual: torch.Tensor, anatomy: Anatomy | None) -> Comparison:
     same = expected.same if expected.same is not None else expected.wide
     if same is None:
         return result
@@ -190,7 +185,7 @@ def _exact(result: Comparison, expected: Expected, actual: torch.Tensor) -> Comp
     floating = actual.dtype.is_floating_point or actual.dtype.is_complex
     largest, rms = error_between(actual, same) if floating else (0.0, 0.0)
     if result.actual is not None:
-        anatomy = Anatomy(result.actual)
+        anatomy = anatomy or Anatomy(result.actual)
         for start in range(0, actual.numel(), BLOCK):
             part = slice(start, start + BLOCK)
             anatomy.add(wrong[part], actual[part], same[part])
@@ -227,48 +222,27 @@ def _text(element: torch.Tensor) -> str:
 # --- numeric ---------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class _Tally:
-    """Running totals over blocks."""
-
-    n_different: int = 0
-    n_nan_mismatch: int = 0
-    n_inf_mismatch: int = 0
-    max_abs_error: float = 0.0
-    squares: float = 0.0
-    n_finite: int = 0
-    worst_ratio: float = 0.0
-    worst: int | None = None
-    first_mismatch: int | None = None
-
-
 def numeric(
-    result: Comparison, expected: Expected, actual: torch.Tensor, places: torch.Tensor | None = None
+    result: Comparison,
+    expected: Expected,
+    actual: torch.Tensor,
+    places: torch.Tensor | None = None,
+    anatomy: Anatomy | None = None,
 ) -> Comparison:
     """``result`` with the errors of ``actual``. Of a part of the output, ``places`` has each element's flat index."""
     wide = expected.wide if expected.wide is not None else expected.same
     if wide is None:
         return result
     eps = eps_of(result.actual.dtype if result.actual is not None else "float32")
-    tally, counts = _Tally(), [0] * _MAX_POWER
+    tally = Tally()
     for start in range(0, actual.numel(), BLOCK):
         part = slice(start, start + BLOCK)
         same = None if expected.same is None else expected.same[part]
-        _add_block(
-            tally,
-            counts,
-            start,
-            actual[part],
-            wide[part],
-            same,
-            noise_of(expected, part),
-            eps,
-        )
+        add_block(tally, start, actual[part], wide[part], same, noise_of(expected, part), eps)
     worst = tally.first_mismatch if tally.first_mismatch is not None else tally.worst
     sizes = actual_sizes(result)
     place = worst if worst is None or places is None else int(places[worst])
-    while counts and counts[-1] == 0:
-        counts.pop()
+    n_powers = max((power + 1 for power, count in enumerate(tally.counts) if count), default=0)
     result = dataclasses.replace(
         result,
         reference="fp64" if expected.wide is not None else "same-dtype",
@@ -283,20 +257,20 @@ def numeric(
         noise=float(noise_of(expected, slice(worst or 0, (worst or 0) + 1))),
         eps=eps,
         worst_ratio=tally.worst_ratio,
-        ratio_counts=tuple(counts),
+        ratio_counts=tuple(tally.counts[:n_powers]),
         worst_index=() if place is None else unravel(place, sizes),
         worst_actual="" if worst is None else _text(actual[worst]),
         worst_expected="" if worst is None else _text(wide[worst]),
     )
-    return _dissected(result, expected, actual, places) if is_off(result) else result
-
-
-def _dissected(result: Comparison, expected: Expected, actual: torch.Tensor, places: torch.Tensor | None) -> Comparison:
-    """``result`` with where the wrong elements sit and the errors in ULP: a second pass over what is off."""
-    wide = expected.wide if expected.wide is not None else expected.same
-    if wide is None or result.actual is None:
+    if not is_off(result) or result.actual is None:
         return result
-    anatomy = Anatomy(result.actual, places)
+    return _dissected(result, expected, actual, wide, anatomy or Anatomy(result.actual, places))
+
+
+def _dissected(
+    result: Comparison, expected: Expected, actual: torch.Tensor, wide: torch.Tensor, anatomy: Anatomy
+) -> Comparison:
+    """``result`` with where the wrong elements sit and the errors in ULP: a second pass over what is off."""
     for start in range(0, actual.numel(), BLOCK):
         part = slice(start, start + BLOCK)
         same = None if expected.same is None else expected.same[part]
@@ -308,97 +282,3 @@ def _dissected(result: Comparison, expected: Expected, actual: torch.Tensor, pla
 def noise_of(expected: Expected, part: slice) -> float | torch.Tensor:
     """The noise of a part of the elements: one for all, or one for each."""
     return expected.noise if expected.local is None else expected.local.of(part.start, part.stop)
-
-
-def _add_block(
-    tally: _Tally,
-    counts: list[int],
-    start: int,
-    actual: torch.Tensor,
-    wide: torch.Tensor,
-    same: torch.Tensor | None,
-    noise: float | torch.Tensor,
-    eps: float,
-) -> None:
-    if _all_finite(actual, wide, same):
-        _add_finite_block(tally, counts, start, actual, wide, same, noise, eps)
-        return
-    rounded = wide.to(actual.dtype)  # a finite fp64 value may be Inf in the output's dtype, and rightly so
-    cpu = rounded if same is None else same
-    tally.n_different += int((~same_elements(actual, cpu)).sum())
-    nan_mismatch = _agrees_with_neither(torch.isnan(actual), torch.isnan(rounded), torch.isnan(cpu))
-    inf_mismatch = _inf_mismatch(actual, rounded, cpu) & ~nan_mismatch
-    mismatch = nan_mismatch | inf_mismatch
-    tally.n_nan_mismatch += int(nan_mismatch.sum())
-    tally.n_inf_mismatch += int(inf_mismatch.sum())
-    if tally.first_mismatch is None and bool(mismatch.any()):
-        tally.first_mismatch = start + int(mismatch.nonzero()[0])
-    finite = torch.isfinite(actual) & torch.isfinite(rounded)
-    magnitude = torch.where(finite, _widened(wide).abs(), 0.0)
-    error = torch.where(finite, (_widened(actual) - _widened(wide)).abs(), 0.0)
-    tally.n_finite += int(finite.sum())
-    _add_errors(tally, counts, start, error, magnitude.mul_(eps).add_(noise))
-
-
-def _all_finite(actual: torch.Tensor, wide: torch.Tensor, same: torch.Tensor | None) -> bool:
-    """One pass a tensor; the slow way tells what is where. An fp64 value that overflows the dtype is not finite."""
-    if actual.dtype.is_complex:
-        return False
-    limit = torch.finfo(actual.dtype).max if actual.dtype.is_floating_point else math.inf
-    for tensor in (actual, wide, wide if same is None else same):
-        low, high = torch.aminmax(tensor)
-        if not (-limit <= float(low) and float(high) <= limit):  # false for NaN
-            return False
-    return True
-
-
-def _add_finite_block(
-    tally: _Tally,
-    counts: list[int],
-    start: int,
-    actual: torch.Tensor,
-    wide: torch.Tensor,
-    same: torch.Tensor | None,
-    noise: float | torch.Tensor,
-    eps: float,
-) -> None:
-    """``_add_block`` for the usual case, in a third of the passes."""
-    cpu = wide.to(actual.dtype) if same is None else same
-    tally.n_different += int((actual != cpu).sum())
-    tally.n_finite += actual.numel()
-    reference = _widened(wide)
-    error = (_widened(actual) - reference).abs_()
-    _add_errors(tally, counts, start, error, reference.abs().mul_(eps).add_(noise))
-
-
-def _add_errors(tally: _Tally, counts: list[int], start: int, error: torch.Tensor, floor: torch.Tensor) -> None:
-    """Adds the errors of a block whose allowance unit, element by element, is ``floor``."""
-    ratio = error / floor
-    worst = float(ratio.max())
-    if math.isnan(worst):  # no error over no allowance
-        ratio = torch.where(error > 0, ratio, 0.0)
-        worst = float(ratio.max())
-    tally.max_abs_error = max(tally.max_abs_error, float(error.max()))
-    tally.squares += float(torch.dot(error, error))
-    if tally.worst is None or worst > tally.worst_ratio:
-        tally.worst_ratio, tally.worst = worst, start + int(ratio.argmax())
-    if worst <= 1.0:
-        return
-    large = ratio[ratio > 1.0]
-    for power in range(_MAX_POWER):
-        if large.numel() == 0:
-            break
-        large = large[large > 2.0**power]
-        counts[power] += large.numel()
-
-
-def _agrees_with_neither(actual: torch.Tensor, reference: torch.Tensor, cpu: torch.Tensor) -> torch.Tensor:
-    """Where fp64 and the same-dtype CPU run disagree on NaN or Inf (an intermediate overflow), either is accepted."""
-    return (actual != reference) & (actual != cpu)
-
-
-def _inf_mismatch(actual: torch.Tensor, reference: torch.Tensor, cpu: torch.Tensor) -> torch.Tensor:
-    if actual.dtype.is_complex:
-        return _agrees_with_neither(torch.isinf(actual), torch.isinf(reference), torch.isinf(cpu))
-    signs = [torch.where(torch.isinf(t), torch.sign(t), torch.zeros_like(t)) for t in (actual, reference, cpu)]
-    return _agrees_with_neither(*signs)

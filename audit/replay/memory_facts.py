@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 
 from audit.places import Places
-from audit.replay.compare import flat, packed, same_elements, unravel
+from audit.replay.compare import flat, packed, unravel
 from audit.replay.pattern import places_of
+from audit.replay.tally import same_elements
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 import torch
 
-from audit.replay.compare import same_elements
 from audit.replay.inputs import Bound
 from audit.replay.overload import base_of, named_arguments
+from audit.replay.tally import same_elements
 from audit.schema import Case
 
 #: From the arguments by name and the CPU's result to a mask of that result; it has nothing to say for None.

@@ -10,6 +10,7 @@ import torch
 
 from audit.codec import decode, encode
 from audit.comparison import Comparison
+from audit.places import IndexRun
 from audit.replay.compare import fact_of, flat
 from audit.replay.execute import call, with_mutated
 from audit.replay.forwards import with_own_forward
@@ -124,6 +125,17 @@ def test_an_error_is_placed_in_the_whole_output(tmp_path: Path, in_blocks):
     found, _ = judged(Build.case("aten::gelu.default", tensor((96, 80), "float32")), tmp_path, spoil)
     assert found["output"].worst_index == (77, 31)
     assert found["output"].worst_ratio > 1e5
+
+
+def test_errors_of_several_blocks_are_placed_together(tmp_path: Path, in_blocks):
+    def spoil(outputs):
+        outputs["output"][:, 40:] += 1
+
+    for op in ("gelu", "relu"):  # compared in fp64, and bit for bit
+        found, _ = judged(Build.case(f"aten::{op}.default", tensor((96, 80), "float32")), tmp_path / op, spoil)
+        wrong = found["output"].wrong
+        assert (wrong.n, wrong.n_seen, wrong.n_box) == (3840, 7680, 3840)
+        assert [side.runs for side in wrong.along] == [(IndexRun(0, 95),), (IndexRun(40, 79),)]
 
 
 def test_an_error_in_a_list_is_found_in_its_entry(tmp_path: Path, in_blocks):

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from audit.comparison import Comparison, TensorFact
+from audit.replay.anatomy import Anatomy
 from audit.replay.compare import Expected, compare, numeric, unravel
 from audit.replay.inputs import reach, torch_dtype
 from audit.replay.sampled.independent import Independent
@@ -128,12 +129,14 @@ class Blocked:
     measure: Measure
     found: dict[str, Comparison] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
+    anatomies: dict[str, Anatomy] = field(default_factory=dict)
 
     def read(self, actual: Mapping[str, Tensor]) -> None:
         """Compares outputs (flat, by name), each block of all of them at a time."""
         wanted = {name: tensor for name, tensor in actual.items() if name in self.facts}
         for name, tensor in wanted.items():
             self.found.pop(name, None)
+            self.anatomies.pop(name, None)
             self.seen[name] = tensor.data_ptr()
         sums = _Sums(self.facts)
         for block in blocks_of(self.case, self.independent):
@@ -153,11 +156,14 @@ class Blocked:
     def _add(self, name: str, expected: Expected, actual: Tensor, start: int) -> None:
         sizes = self.facts[name].sizes
         fact = dataclasses.replace(self.facts[name], dtype=str(actual.dtype).removeprefix("torch."))
+        anatomy = self.anatomies.setdefault(name, Anatomy(fact))
+        anatomy.move_to(start)
         if expected.standard == "numeric" and expected.free is None:
             result = Comparison(name, "numeric", fact, fact, n_elements=actual.numel())
-            found = numeric(result, expected, actual, torch.arange(start, start + actual.numel()))
+            places = torch.arange(start, start + actual.numel())
+            found = numeric(result, expected, actual, places, anatomy)
         else:
-            found = compare(expected, actual, dataclasses.replace(expected.fact, dtype=fact.dtype))
+            found = compare(expected, actual, dataclasses.replace(expected.fact, dtype=fact.dtype), anatomy)
             steps = _steps(expected.fact.sizes) if found.worst_index else []
             place = start + sum(index * step for index, step in zip(found.worst_index, steps, strict=True))
             found = dataclasses.replace(found, worst_index=unravel(place, sizes) if found.worst_index else ())
@@ -170,6 +176,7 @@ class Blocked:
         if found is None:
             return result
         found = dataclasses.replace(found, name=result.name, expected=result.expected, actual=result.actual)
+        found = self.anatomies[name].told(found, found.n_elements)
         missing = result.n_elements - found.n_elements  # of a block that could not be measured
         if missing <= 0:
             return found
@@ -242,11 +249,12 @@ class _Sums:
 
 
 def together(one: Comparison, other: Comparison) -> Comparison:
-    """Two parts of an output as one: counts added. The worst place, where wrong elements sit and the distances in ULP
-    are those of the worse part."""
+    """Two parts of an output as one: counts added. The worst place is that of the worse part; where wrong elements sit,
+    and their distances in ULP, are known to the anatomy of the whole."""
 
     def trouble(c: Comparison) -> tuple[int, float]:
-        return c.n_nan_mismatch + c.n_inf_mismatch, c.worst_ratio
+        n_different = c.n_different if c.standard == "exact" else 0
+        return c.n_nan_mismatch + c.n_inf_mismatch + n_different, c.worst_ratio
 
     def rms(name: str) -> float:
         n = one.n_elements + other.n_elements
