@@ -36,7 +36,8 @@ class Places:
     """Where in an output ``n`` of the ``n_seen`` elements that were looked at sit: what they are is the field's name.
 
     ``along`` has an entry for each dimension. ``n_box`` elements lie at the combinations of those indices (as far as
-    they were looked at); where that is ``n``, ``along`` says it all. ``diagonal``: from the least to the greatest
+    they were looked at); where that is ``n``, ``along`` says it all. ``n_astray`` or more of the ``n`` lie elsewhere,
+    so few at each index that ``along`` leaves it out. ``diagonal``: from the least to the greatest
     column - row over them, of the last two dimensions. In memory they lie from ``first_offset`` to ``last_offset``
     (elements, by the output's strides) at multiples of ``step`` after the first: all of these where ``fills_steps``.
     """
@@ -50,3 +51,4 @@ class Places:
     last_offset: int = 0
     step: int = 0
     fills_steps: bool = False
+    n_astray: int = 0

@@ -51,7 +51,8 @@ def explained(
     ``actual`` gives the device's elements of an output, flat; ``fresh`` its operands in fp64; ``run`` computes.
     """
     found = list(comparisons)
-    wanted = [result for result in found if deserves_explanation(result) and result.name in expected]
+    known = {name for name, item in expected.items() if _reference(item) is not None}
+    wanted = [result for result in found if deserves_explanation(result) and result.name in known]
     if not wanted:
         return found
     explanations: dict[str, list[Explanation]] = {result.name: [] for result in wanted}

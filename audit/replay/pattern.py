@@ -1,6 +1,6 @@
 """Where in a tensor some of its elements sit: along each dimension, and in memory. Facts only, gathered in passes.
 
-Memory is one byte for each index of each dimension, whatever the number of elements.
+Memory is four bytes for each index of each dimension, whatever the number of elements.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from audit.places import IndexRun, IndexSet, Places
 
 #: Runs of indices told one by one.
 N_TOLD_RUNS = 4
+#: Elements may lie astray: indices with fewer than one in so many of the fullest index are left out, if that leaves out
+#: few of the elements, and more of the indices than the ends of a triangle are.
+_FEWEST, _MOST_ASTRAY, _MOST_KEPT = 16, 0.02, 0.9
 #: Elements of a mask looked at in one go.
 _BLOCK = 1 << 18
 
@@ -24,7 +27,7 @@ class PlaceTally:
     def __init__(self, sizes: tuple[int, ...], strides: tuple[int, ...]) -> None:
         self._sizes = sizes
         self._strides = strides
-        self._marked = [torch.zeros(size, dtype=torch.bool) for size in sizes]
+        self._counts = [torch.zeros(size, dtype=torch.int32) for size in sizes]
         self._n = 0
         self._diagonal: tuple[int, int] | None = None
         self._offsets: tuple[int, int] | None = None
@@ -36,8 +39,11 @@ class PlaceTally:
             return
         self._n += flat.numel()
         index = list(torch.unravel_index(flat, self._sizes)) if self._sizes else []
-        for marked, along in zip(self._marked, index, strict=True):
-            marked[along] = True
+        for counts, along in zip(self._counts, index, strict=True):
+            if counts.numel() <= along.numel():
+                counts += torch.bincount(along, minlength=counts.numel())
+            else:
+                counts.index_add_(0, along, torch.ones_like(along, dtype=torch.int32))
         if len(index) >= 2:
             low, high = torch.aminmax(index[-1] - index[-2])
             self._diagonal = _widest(self._diagonal, (int(low), int(high)))
@@ -57,11 +63,14 @@ class PlaceTally:
         if self._offsets is None:
             return None
         first, last = self._offsets
+        kept = [_without_strays(counts) for counts in self._counts]
+        astray = [self._n - int(counts[marked].sum()) for counts, marked in zip(self._counts, kept, strict=True)]
         return Places(
             n=self._n,
             n_seen=n_seen,
-            along=tuple(index_set(marked) for marked in self._marked),
-            n_box=self._n_in_box(box),
+            along=tuple(index_set(marked) for marked in kept),
+            n_box=_n_in_box(kept, self._sizes, box),
+            n_astray=max(astray, default=0),
             diagonal=None if self._diagonal is None else IndexRun(*self._diagonal),
             first_offset=first,
             last_offset=last,
@@ -69,13 +78,23 @@ class PlaceTally:
             fills_steps=self._n == 1 or (self._step > 0 and (last - first) // self._step + 1 == self._n),
         )
 
-    def _n_in_box(self, seen: torch.Tensor | None) -> int:
-        if seen is None:
-            return math.prod(int(marked.sum()) for marked in self._marked)
-        inside = torch.ones_like(seen, dtype=torch.bool)
-        for marked, along in zip(self._marked, torch.unravel_index(seen, self._sizes), strict=True):
-            inside &= marked[along]
-        return int(inside.sum())
+
+def _without_strays(counts: torch.Tensor) -> torch.Tensor:
+    """Mask of the indices at which there are elements, but for those where a few lie astray."""
+    marked = counts > 0
+    main = counts * _FEWEST >= counts.max()
+    n = int(counts.sum())
+    few = n - int(counts[main].sum()) <= _MOST_ASTRAY * n
+    return main if few and int(main.sum()) <= _MOST_KEPT * int(marked.sum()) else marked
+
+
+def _n_in_box(kept: list[torch.Tensor], sizes: tuple[int, ...], seen: torch.Tensor | None) -> int:
+    if seen is None:
+        return math.prod(int(marked.sum()) for marked in kept)
+    inside = torch.ones_like(seen, dtype=torch.bool)
+    for marked, along in zip(kept, torch.unravel_index(seen, sizes), strict=True):
+        inside &= marked[along]
+    return int(inside.sum())
 
 
 def _widest(known: tuple[int, int] | None, seen: tuple[int, int]) -> tuple[int, int]:

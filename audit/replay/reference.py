@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from audit.codec import encode
 from audit.comparison import Comparison, TensorFact
 from audit.replay import widen
 from audit.replay.compare import Expected, fact_of, flat
+from audit.replay.cpu_time import cpu_time
 from audit.replay.dequantised import formula_of
 from audit.replay.equivalents import equivalent_of
 from audit.replay.execute import Produced, call, in_phase, mutated_name, with_mutated
@@ -40,7 +40,14 @@ from audit.replay.on_cpu import cpu_op, note_of
 from audit.replay.operands import narrow_operands, spooled_operands
 from audit.replay.outcomes import attempt
 from audit.replay.overload import operand_names, resolve, written_operands
-from audit.replay.returned import elements_returned, returned, shaped, with_distributions, without_reference
+from audit.replay.returned import (
+    elements_returned,
+    returned,
+    shaped,
+    with_distributions,
+    without_reference,
+    worse_elements,
+)
 from audit.replay.sampled.blocks import read_together
 from audit.replay.sampled.plan import Spooled, expectations
 from audit.replay.spool import bytes_of, read_spool, write_spool
@@ -55,8 +62,6 @@ from audit.schema import Case, Outcome, TensorSpec, Timing
 PERTURB_LIMIT_S = 2.0
 #: Likewise for operands of more bytes than this (an optimizer step over all weights of a large model).
 PERTURB_LIMIT_BYTES = 1 << 29
-#: The CPU is timed again as long as this lasts; longer ops count with their one run.
-RETIME_LIMIT_S = 0.005
 _CPU = torch.device("cpu")
 
 
@@ -136,7 +141,7 @@ class Reference:
             prepared.notes.append(note)
         if isinstance(run, CpuRun):
             prepared.mutated = _mutated(case, run.bound, contents)
-            prepared.timing = self._retimed(case, run, prepared.mutated)
+            prepared.timing = cpu_time(case, run.bound, run.seconds, prepared.mutated)
             self._expect(prepared, run, contents, standard)
             return
         prepared.outcome = run
@@ -177,24 +182,6 @@ class Reference:
             return CpuRun(produced, bound, time.perf_counter() - start)
 
         return attempt(run)
-
-    def _retimed(self, case: Case, run: CpuRun, mutated: list[int]) -> Timing:
-        """Times short ops that change no argument a few more times, so that the first call's set-up does not count."""
-        first_us = run.seconds * 1e6
-        if mutated or case.grads is not None or run.seconds > RETIME_LIMIT_S:
-            return Timing(median_us=first_us, iqr_us=0.0, n=1, first_us=first_us)
-        op = cpu_op(case)
-        times: list[float] = []
-        deadline = time.perf_counter() + RETIME_LIMIT_S
-        with torch.no_grad():
-            while len(times) < 20 and time.perf_counter() < deadline:
-                start = time.perf_counter()
-                op(*run.bound.args, **run.bound.kwargs)
-                times.append((time.perf_counter() - start) * 1e6)
-        if len(times) < 2:
-            return Timing(median_us=first_us, iqr_us=0.0, n=1, first_us=first_us)
-        low, _, high = statistics.quantiles(times, n=4)
-        return Timing(median_us=statistics.median(times), iqr_us=high - low, n=len(times), first_us=first_us)
 
     # --- expectations ----------------------------------------------------------------------------------------------
 
@@ -327,7 +314,10 @@ class Reference:
             values = {name: shaped(outputs, spans, name) for name in outputs}
             comparisons = with_distributions(prepared.case, self._operands(prepared), comparisons, values)
         if not changed:
-            comparisons = self._explained(prepared, comparisons, lambda name: elements_returned(outputs, spans, name))
+            expected = prepared.expected
+            comparisons = self._explained(
+                prepared, comparisons, lambda name: worse_elements(expected[name], outputs, spans, name)
+            )
         return [encode(comparison) for comparison in comparisons]
 
     def _operands(self, prepared: Prepared) -> Bound:
@@ -357,8 +347,8 @@ class Reference:
             third = _by_name(case, run, prepared.mutated) if isinstance(run, CpuRun) else {}
         third = {**third, **recomposed(case, third)}
         return [
-            seconded(item, prepared.expected[item.name], elements_returned(outputs, spans, item.name), third, how)
-            if disagrees(item) and item.name in prepared.expected and item.name in spans
+            seconded(item, expected, worse_elements(expected, outputs, spans, item.name), third, how)
+            if (expected := prepared.expected.get(item.name)) and disagrees(item) and item.name in spans
             else item
             for item in comparisons
         ]

@@ -30,6 +30,18 @@ def shaped(outputs: dict[str, Any], spans: dict[str, torch.Tensor], name: str) -
     return elements_returned(outputs, spans, name).reshape(decode(TensorFact, outputs[name]["fact"]).sizes)
 
 
+def worse_elements(
+    expected: Expected, outputs: dict[str, Any], spans: dict[str, torch.Tensor], name: str
+) -> torch.Tensor:
+    """Those of the run that ``returned`` tells of: a device is not right because it once was."""
+    first, fact = elements_returned(outputs, spans, name), decode(TensorFact, outputs[name]["fact"])
+    if second_run(name) not in spans:
+        return first
+    second = spans[second_run(name)].view(first.dtype)
+    results = [compare(expected, run, fact) for run in (first, second)]
+    return first if worse(results) is results[0] else second
+
+
 def returned(
     expected: Expected, output: dict[str, Any] | None, spans: dict[str, torch.Tensor], changed: bool
 ) -> Comparison:

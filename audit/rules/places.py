@@ -31,14 +31,16 @@ def describe(places: Places, case: Case | None = None, output: str = "", n_compa
     words = " and ".join(phrases) if phrases else ""
     if tile := _tile(places):
         words += f" (one tile of {tile})"
-    if (memory := _in_memory(places)) and (not words or places.n < WHOLE_FRACTION * places.n_box):
+    if (memory := _in_memory(places)) and (not words or _n_told(places) < WHOLE_FRACTION * places.n_box):
         words = ", ".join(filter(None, (words, memory)))
     elif half := _half(places):
         words = ", ".join(filter(None, (words, half)))
     elif not words:
         words = _all_over(places)
-    elif places.n < WHOLE_FRACTION * places.n_box:
-        words += f", {_percent(places.n, places.n_box)} of the elements there"
+    elif _n_told(places) < WHOLE_FRACTION * places.n_box:
+        words += f", {_percent(_n_told(places), places.n_box)} of the elements there"
+    if places.n_astray > 0:
+        words += f", but for {places.n_astray} or more"
     return words + (" (of the parts that were compared)" if n_compared is not None else "")
 
 
@@ -54,6 +56,10 @@ def places_data(places: Places | None, case: Case, comparison: Comparison) -> di
         return {}
     words = describe(places, case, comparison.name, comparison.n_compared)
     return {"places": words, "one_run_of_memory": "yes" if places.fills_steps and places.step <= 1 else "no"}
+
+
+def _n_told(places: Places) -> int:
+    return places.n - places.n_astray
 
 
 def _all_over(places: Places) -> str:
@@ -136,14 +142,19 @@ def _in_memory(places: Places) -> str:
         return ""
     if places.step > 1:
         return f"every {_ordinal(places.step)} element of memory from {places.first_offset}"
-    if places.n >= WHOLE_FRACTION * places.n_box:
+    if _n_told(places) >= WHOLE_FRACTION * places.n_box:
         return ""
     return f"elements {places.first_offset} to {places.last_offset} of memory"
 
 
 def _half(places: Places) -> str:
     """``above the diagonal``, where the ranges of rows and columns reach over it and the elements do not."""
-    if places.diagonal is None or len(places.along) < 2 or places.n < 3 or places.n >= WHOLE_FRACTION * places.n_box:
+    if (
+        places.diagonal is None
+        or len(places.along) < 2
+        or places.n < 3
+        or _n_told(places) >= WHOLE_FRACTION * places.n_box
+    ):
         return ""
     rows, columns = places.along[-2:]
     low, high = places.diagonal.first, places.diagonal.last
@@ -171,4 +182,4 @@ def _distance(bucket: int) -> str:
     if bucket < 2:
         return str(bucket)
     low, high = 1 << (bucket - 1), (1 << bucket) - 1
-    return f"{low} to {high}" if bucket <= 20 else f"2^{bucket - 1} and more"
+    return f"{low} to {high}" if bucket <= 20 else f"2^{bucket - 1} to 2^{bucket}"

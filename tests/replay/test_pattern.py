@@ -96,6 +96,19 @@ def test_of_parts_only_the_elements_looked_at_count():
     assert (found.n, found.n_seen, found.n_box) == (4, 8, 4)
 
 
+def test_a_few_elements_astray_do_not_hide_the_rest():
+    wrong = mask(64, 100)
+    wrong[:, 40:60] = True
+    wrong[[3, 17, 50], [2, 71, 99]] = True
+    found = places_of(wrong)
+    assert (found.n, found.n_astray, found.n_box) == (1283, 3, 1280)
+    assert found.along[1].runs == (IndexRun(40, 59),)
+
+
+def test_a_triangle_has_no_strays():
+    assert places_of(torch.ones(64, 64, dtype=torch.bool).triu(1)).n_astray == 0
+
+
 @given(st.lists(st.integers(0, 59), min_size=1, unique=True), st.permutations((12, 4, 1)))
 def test_pieces_add_up_to_the_whole(flat, strides):
     whole = mask(5, 3, 4)
@@ -105,5 +118,6 @@ def test_pieces_add_up_to_the_whole(flat, strides):
         tally.add(torch.tensor([index]))
     found = tally.places(60)
     assert found == places_of(whole, tuple(strides))
-    assert found.n == len(flat) <= found.n_box
-    assert [side.n for side in found.along] == [int(whole.amax(dims).sum()) for dims in ((1, 2), (0, 2), (0, 1))]
+    assert found.n == len(flat) <= found.n_box + 3 * found.n_astray
+    if not found.n_astray:
+        assert [side.n for side in found.along] == [int(whole.amax(d).sum()) for d in ((1, 2), (0, 2), (0, 1))]

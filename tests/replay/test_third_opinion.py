@@ -11,7 +11,7 @@ import torch
 from audit.codec import decode
 from audit.comparison import Comparison
 from audit.replay.reference import Reference
-from audit.replay.spool import write_spool
+from audit.replay.spool import second_run, write_spool
 from audit.replay.third_opinion import third_way
 from audit.schema import Case, TensorSpec
 
@@ -35,8 +35,8 @@ def wrong_silu() -> Iterator[None]:
     library._destroy()
 
 
-def compared(case: Case, folder: Path, change: float = 0.0) -> Comparison:
-    """What the reference says of a device that gives the truth, one element changed by so much."""
+def compared(case: Case, folder: Path, change: float = 0.0, later: float = 0.0) -> Comparison:
+    """What the reference says of a device that gives the truth, one element changed by so much, and ``later`` more."""
     reference = Reference(None, folder, seed=0)
     prepared = reference.prepare(case)
     assert prepared["device_may_run"]
@@ -47,7 +47,10 @@ def compared(case: Case, folder: Path, change: float = 0.0) -> Comparison:
     )
     given = operand * torch.sigmoid(operand) if case is SILU else operand.flip(0).contiguous()
     given.view(-1)[7] += change
-    index = write_spool(folder / f"{case.key}.outputs", {"output": given.reshape(-1).view(torch.uint8)})
+    runs = {"output": given.reshape(-1).view(torch.uint8)}
+    if later:
+        runs[second_run("output")] = (given.reshape(-1) + later).view(torch.uint8)
+    index = write_spool(folder / f"{case.key}.outputs", runs)
     fact = {"sizes": list(given.shape), "strides": list(given.stride()), "dtype": "float32"}
     memory = {"n_unwritten": 0, "first_unwritten": (), "unwritten": None, "n_not_repeated": 0, "not_repeated": None}
     said = {"fact": fact, "stored_dtype": "float32", "n_runs": 2, "n_runs_differing": 0, **memory}
@@ -85,3 +88,9 @@ def test_an_op_without_a_decomposition_is_run_on_plain_operands() -> None:
     assert how == "the same op on contiguous operands, without oneDNN"
     x = torch.tensor([[3.0, 1.0, 2.0], [6.0, 5.0, 4.0]]).t()
     assert way(x, 0)[0].tolist() == [[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]]
+
+
+def test_a_device_that_was_right_once_is_not_right(tmp_path: Path) -> None:
+    comparison = compared(SILU, tmp_path, later=0.5)
+    assert comparison.worst_ratio > 1000
+    assert comparison.third_ratio > 1000

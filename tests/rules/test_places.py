@@ -78,6 +78,12 @@ def test_part_of_the_elements_in_a_range():
     )
 
 
+def test_elements_astray_are_counted():
+    assert describe(places(every(64), some(100, (40, 59)), n=1283, n_astray=3)) == (
+        "columns 40 to 59 (of 100), but for 3 or more"
+    )
+
+
 def test_a_step_in_memory_where_rows_and_columns_say_nothing():
     found = places(every(64), every(63), n=54, first_offset=5, last_offset=4000, step=77, fills_steps=True)
     assert describe(found) == "every 77th element of memory from 5"
@@ -119,7 +125,7 @@ def test_every_dimension_has_a_name(build, n):
 
 def test_a_histogram_leaves_out_empty_powers():
     assert histogram((3180, 12, 0, 0, 0, 0, 0, 0, 0, 4)) == "0 ULP: 3,180; 1: 12; 256 to 511: 4"
-    assert histogram((0,) * 40 + (2,)) == "2^39 and more ULP: 2"
+    assert histogram((0,) * 40 + (2,)) == "2^39 to 2^40 ULP: 2"
 
 
 numbers = st.integers(-2, 2**70)
@@ -129,7 +135,7 @@ sets = st.builds(
 )  # fmt: skip
 any_places = st.builds(
     Places, numbers, numbers, st.lists(sets, max_size=6).map(tuple), numbers,
-    st.none() | st.builds(IndexRun, numbers, numbers), numbers, numbers, numbers, st.booleans(),
+    st.none() | st.builds(IndexRun, numbers, numbers), numbers, numbers, numbers, st.booleans(), numbers,
 )  # fmt: skip
 
 
