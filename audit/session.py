@@ -104,7 +104,7 @@ def run(options: RunOptions, progress: Progress) -> tuple[Judgement, int]:
         else:
             end = _replay_all(options, device, trace, progress)
             if options.drift and end.complete:
-                _play_step(options, device, progress)
+                end = play_step(options, device, pretended_gpu(options.gpu), progress)
         judgement = judge_folder(options.output, options.formats, other)
     return judgement, exit_code(judgement, end, options.fail_on)
 
@@ -271,27 +271,6 @@ def _replay_all(options: RunOptions, device: str, trace: Trace, progress: Progre
                 end = try_alternatives(pool, options.output / RUN_FILE, settings, writer, progress, deadline)
             writer.end(end)
             return end
-
-
-def _play_step(options: RunOptions, device: str, progress: Progress) -> None:
-    """With what is left of the time; the run stays as it was where the step cannot be played."""
-    from audit.replay.engine import ReplaySettings
-
-    settings = ReplaySettings(
-        device=device,
-        first_call_limit_s=options.first_call_limit_s,
-        steady_limit_s=options.steady_limit_s,
-    )
-    play_step(
-        options.target,
-        options.mode,
-        options.shape,
-        pretended_gpu(options.gpu),
-        settings,
-        options.output / RUN_FILE,
-        progress,
-        options.time_budget_s,
-    )
 
 
 def _without_kept(kept: ResultsCache | None, waiting: list[Case], writer: RunWriter) -> list[Case]:

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from audit.drift_records import DriftEnd, DriftStarted, DriftStep
 from audit.errors import UnfinishedError, UsageError
+from audit.run_folder import RUN_FILE
+from audit.run_records import RunEnd
 from audit.store import RunWriter, read_run
 from audit.targets import Target
 
 if TYPE_CHECKING:
     from audit.progress import Progress
-    from audit.replay.engine import ReplaySettings
+    from audit.replay.drift.player import Record
     from audit.schema import DeviceInfo
-    from audit.targets import InputShape
+    from audit.session import RunOptions
 
 #: Of the disk that is free, so much may become the values of a tape.
 TAPE_FRACTION = 0.5
@@ -44,46 +47,58 @@ def check_playable(target: Target, device: str, fake: bool, private: bool) -> No
         raise UsageError(f"--drift: {problem}", "no-drift")
 
 
-def play_step(
-    target: Target,
-    mode: str | None,
-    shape: InputShape,
-    gpu: DeviceInfo,
-    settings: ReplaySettings,
-    run_file: Path,
-    progress: Progress,
-    budget_s: float | None,
-) -> DriftEnd | None:
-    """Adds the step to a finished run, in ``budget_s`` seconds at most. None where the run has one already.
+def play_step(options: RunOptions, device: str, gpu: DeviceInfo, progress: Progress) -> RunEnd:
+    """Adds the step to the finished run, unless it has one; ``gpu`` is what the program is told that it runs on.
 
-    Raises UnfinishedError where the program or the device cannot be run a second time.
+    How the run ended with it: unfinished where nothing of the step could be played, and the file says why.
     """
+    if read_run(options.output / RUN_FILE).drift is not None:
+        return RunEnd(True)
+    end = _played(options, device, gpu, progress)
+    return RunEnd(True) if end.n_steps else RunEnd(False, f"the step was not played: {end.reason}")
+
+
+def _played(options: RunOptions, device: str, gpu: DeviceInfo, progress: Progress) -> DriftEnd:
     from audit.replay.drift.player import play
+    from audit.replay.engine import ReplaySettings
     from audit.tracer.launch import tape_in_child
 
-    if read_run(run_file).drift is not None:
-        return None
-    with tempfile.TemporaryDirectory(prefix="rocm-audit-tape-") as scratch, RunWriter.resume(run_file) as writer:
+    target = options.target
+    settings = ReplaySettings(device=device, first_call_limit_s=options.first_call_limit_s)
+    with (
+        tempfile.TemporaryDirectory(prefix="rocm-audit-tape-") as scratch,
+        RunWriter.resume(options.output / RUN_FILE) as writer,
+    ):
         folder = Path(scratch)
         progress.phase(f"recording the first step of {target.name} on a tape, on the CPU")
-        limit = int(shutil.disk_usage(folder).free * TAPE_FRACTION)
-        tape_in_child(target, folder, limit, mode, gpu, shape)
-        progress.phase("playing it on the device, on the CPU and in fp64, call by call")
-        end = DriftEnd(0, 0, reason="nothing was played")
-        last_line = monotonic()
-        n_steps = 0
         try:
-            for record in play(settings, folder, budget_s):
-                writer.drifted(record)
-                n_steps += isinstance(record, DriftStep)
-                if isinstance(record, DriftStarted) and monotonic() - last_line > _LOG_INTERVAL_S:
-                    last_line = monotonic()
-                    progress.phase(f"{n_steps} calls played, now {record.op}")
-                if isinstance(record, DriftEnd):
-                    end = record
-        except KeyboardInterrupt:
-            writer.drifted(DriftEnd(n_steps, n_steps, reason="interrupted"))
-            raise UnfinishedError(
-                "interrupted while the step was played; what was measured is kept", "interrupted"
-            ) from None
-        return end
+            limit = int(shutil.disk_usage(folder).free * TAPE_FRACTION)
+            tape_in_child(target, folder, limit, options.mode, gpu, options.shape)
+            progress.phase("playing it on the device, on the CPU and in fp64, call by call")
+            return _written(play(settings, folder, options.time_budget_s), writer, progress)
+        except UnfinishedError as error:
+            if error.slug == "disk-full":
+                raise
+            end = DriftEnd(0, 0, reason=str(error))
+            writer.drifted(end)
+            return end
+
+
+def _written(records: Iterator[Record], writer: RunWriter, progress: Progress) -> DriftEnd:
+    """Appends each record before the next is asked for."""
+    last_line = monotonic()
+    n_steps = 0
+    end = DriftEnd(0, 0, reason="nothing was played")
+    try:
+        for record in records:
+            writer.drifted(record)
+            n_steps += isinstance(record, DriftStep)
+            if isinstance(record, DriftStarted) and monotonic() - last_line > _LOG_INTERVAL_S:
+                last_line = monotonic()
+                progress.phase(f"{n_steps} calls played, now {record.op}")
+            if isinstance(record, DriftEnd):
+                end = record
+    except KeyboardInterrupt:
+        end = DriftEnd(n_steps, n_steps, reason="interrupted")
+        writer.drifted(end)
+    return end

@@ -75,6 +75,7 @@ def _shown(modules: Sequence[ModuleDrift], start: tuple[str, str] | None) -> tup
 def _curve(steps: Sequence[DriftStep], start: int | None) -> Curve | None:
     """None where nothing was measured, or nothing was off by anything."""
     measured = [step for step in steps if step.error is not None and math.isfinite(step.error)]
+    measured = [step for step in measured if step.error or step.noise]  # weights as they are say nothing
     stretch = max(1, -(-len(measured) // MAX_POINTS))
     points = [
         max(measured[n : n + stretch], key=lambda step: step.error or 0.0) for n in range(0, len(measured), stretch)

@@ -191,13 +191,9 @@ def _start(steps: tuple[DriftStep, ...], floors: list[float], thresholds: Thresh
     start = steps[min(off, default=seen.index)]
     last = max(beyond, key=lambda step: ratios[step.index])
     message = (
-        f"accumulated error starts at {start.op}, call {start.index}{_place(start)}: there it is "
-        f"{number(ratios[start.index])} x the noise ({number(start.error or 0.0)} against "
-        f"{number(floors[start.index])}, relative)"
+        f"accumulated error starts at {start.op}, call {start.index}{_place(start)}: {number(ratios[start.index])} x "
+        f"the noise there, {number(ratios[last.index])} x at most, at call {last.index}{_place(last)}"
     )
-    if seen is not start:
-        message += f", from call {seen.index}{_place(seen)} on more than {thresholds.drift_ratio:g} x"
-    message += f", at most {number(ratios[last.index])} x at call {last.index}{_place(last)}"
     return Finding(
         "NUM221",
         "divergent",
@@ -277,7 +273,7 @@ def _sentence(drift: Drift, findings: tuple[Finding, ...], floors: list[float]) 
     text = f"the step was played on the device beside the CPU, {plural(len(steps), 'call')}"
     text += f" ({tried} of them alone too, {fed} fed with the program's own numbers)" if steps else ""
     if not any(finding.status != "supported" for finding in findings) and ratios:
-        text += f": accumulated error is at most {number(max(ratios))} x the noise, and every call right"
+        text += f": accumulated error is at most {number(max(ratios))} x the noise, and no call is beyond its allowance"
     return text + "."
 
 

@@ -53,7 +53,7 @@ class Thresholds:
     )
     drift_start_ratio: float = field(
         default=3.0,
-        metadata={"source": "times the CPU's own accumulated error; healthy ones stay below 2.1 (docs/drift.md)"},
+        metadata={"source": "times the CPU's own accumulated error; healthy steps came to 2.5 (docs/drift.md)"},
     )
     random_chance: float = field(
         default=1e-9,

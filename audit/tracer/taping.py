@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.autograd.function import once_differentiable
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from audit.codec import case_key
@@ -259,6 +260,7 @@ class _Node(torch.autograd.Function):
         return given
 
     @staticmethod
+    @once_differentiable  # a gradient of a gradient would be wrong, and not raise
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         if all(grad is None for grad in grads):
             return (None, *[None for _ in ctx.inner])
@@ -367,9 +369,7 @@ def _is_uninitialised(func: torch._ops.OpOverload) -> bool:
 
 def _draws(op: torch._ops.OpOverload, args: Any, kwargs: Any) -> bool:
     """Whether a composite has to go on in parts, so that its random numbers can be the program's."""
-    base = op._schema.name.removeprefix("aten::")
-    if base == "dropout":
-        return True
-    if base != "scaled_dot_product_attention":
-        return False
-    return bool(kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0))
+    if op._schema.name == "aten::dropout":
+        return True  # native_dropout of a GPU draws for itself
+    given = dict(zip((argument.name for argument in op._schema.arguments), args, strict=False)) | kwargs
+    return bool(given.get("dropout_p", given.get("dropout", 0.0))) and given.get("train", True) is True

@@ -53,7 +53,7 @@ def test_the_curve_has_a_place_for_each_call_and_the_start() -> None:
 
 def test_a_healthy_step_is_one_sentence_and_no_finding() -> None:
     shown = render_terminal(judgement(5, 99), 200)
-    assert "accumulated error is at most 1 x the noise, and every call right" in shown
+    assert "accumulated error is at most 1 x the noise, and no call is beyond its allowance" in shown
     assert json.loads(summary.render(judgement(5, 99)))["drift"]["findings"] == []
 
 

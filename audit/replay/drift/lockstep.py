@@ -18,7 +18,7 @@ from audit.device.protocol import Device
 from audit.device.steering import steered
 from audit.drift_records import Cause, DriftEnd, DriftStarted, DriftStep
 from audit.replay.drift.call_error import CallError, CallReference, outputs_of
-from audit.replay.drift.liveness import last_uses
+from audit.replay.drift.liveness import last_backwards, last_uses
 from audit.replay.drift.sides import DeviceSide, Side, WideSide, on_device, run_once
 from audit.replay.execute import in_phase
 from audit.replay.host_memory import available_bytes
@@ -26,6 +26,7 @@ from audit.replay.inputs import InputError, torch_dtype
 from audit.replay.outcomes import attempt
 from audit.replay.overload import resolve, written_operands
 from audit.replay.standards import standard_of
+from audit.replay.widen import wide_dtype
 from audit.replay.work import operand_bytes
 from audit.schema import Outcome
 from audit.tape import VALUES_FILE, Again, Fed, Leaf, Memory, Record, TapeCall, TapeEnd, read_tape
@@ -60,6 +61,7 @@ class LockStep:
         self._tried: Counter[str] = Counter()
         self._index = 0
         self._uses, self.n_calls = last_uses(read_tape(folder))
+        self._backwards = last_backwards(read_tape(folder))
         values = folder / VALUES_FILE
         self._n_bytes = values.stat().st_size
         self._content = torch.empty(0, dtype=torch.uint8)
@@ -81,9 +83,7 @@ class LockStep:
                         reason = message
                         break
                     self._step(record)
-                    for number in self._uses.pop(self._index, ()):
-                        for side in self._sides:
-                            side.drop(number)
+                    self._let_go()
                     self._index += 1
                 else:
                     self._meet(record)
@@ -92,6 +92,15 @@ class LockStep:
         except InputError as error:
             reason = f"the tape cannot be played: {error}"
         return DriftEnd(self.n_calls, self._index, n_unseen, self._n_bytes, reason)
+
+    def _let_go(self) -> None:
+        """Gives back what no later call asks for."""
+        numbers, graphs = self._uses.pop(self._index, ()), self._backwards.pop(self._index, ())
+        for side in self._sides:
+            for number in numbers:
+                side.drop(number)
+            for graph in graphs:
+                side.drop_graph(graph)
 
     @property
     def _sides(self) -> tuple[Side, ...]:
@@ -219,15 +228,26 @@ class LockStep:
     def _play_wide(self, call: TapeCall) -> str:
         """In fp64; choices (integers, masks) are the CPU's, so that both go the same way. Why it was lost, or empty."""
         found = attempt(lambda: self._wide.run(call))
-        lost = f"no fp64 form on the CPU: {found.error_type}" if isinstance(found, Outcome) else ""
+        lost = ""
+        if isinstance(found, Outcome):
+            lost = f"no fp64 form on the CPU: {found.error_type} {found.message.partition(chr(10))[0][:120]}"
         for number in self._numbers(call):
             value = self._ours.value(number)
-            floating = value.is_floating_point() or value.is_complex()
+            if not lost and self._wide.value(number).shape != value.shape:
+                lost = "its bytes are seen as another dtype"
             if lost:
                 self._wide.take(number, value)
-            elif not floating:
-                _write(self._wide.value(number), value)
+            elif not (value.is_floating_point() or value.is_complex()):
+                self._choose(number, value)
+            elif self._wide.value(number).dtype != wide_dtype(value.dtype):
+                self._wide.take(number, self._wide.value(number))  # zeros in torch's default dtype
         return lost
+
+    def _choose(self, number: int, value: torch.Tensor) -> None:
+        """Integers and masks of the CPU's own dtypes in place of those that fp64 came to."""
+        wide = self._wide.value(number)
+        if not torch.equal(wide, value):
+            _write(wide, value)
 
     def _carry_on(self, call: TapeCall) -> None:
         """The device failed here: it goes on with the CPU's values, so that what follows is still looked at."""
