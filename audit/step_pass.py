@@ -48,11 +48,12 @@ def check_playable(target: Target, device: str, fake: bool, private: bool) -> No
 
 
 def play_step(options: RunOptions, device: str, gpu: DeviceInfo, progress: Progress) -> RunEnd:
-    """Adds the step to the finished run, unless it has one; ``gpu`` is what the program is told that it runs on.
+    """Adds the step to the finished run, unless it was begun there; the program is told that it runs on ``gpu``.
 
     How the run ended with it: unfinished where nothing of the step could be played, and the file says why.
     """
-    if read_run(options.output / RUN_FILE).drift is not None:
+    before = read_run(options.output / RUN_FILE).drift
+    if before is not None and (before.steps or before.started):
         return RunEnd(True)
     end = _played(options, device, gpu, progress)
     return RunEnd(True) if end.n_steps else RunEnd(False, f"the step was not played: {end.reason}")

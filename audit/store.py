@@ -218,6 +218,8 @@ class _PlayedStep:
 
     def add(self, number: int, kind: str, content: Any) -> None:
         """Raises UsageError where a call comes out of its turn."""
+        if self._end is not None and not self._steps and self._started is None:
+            self._end = None  # nothing came of it, and a resumed run tries again
         if self._end is not None:
             raise UsageError(f"{self._path}:{number} comes after the end of the played step", "malformed-record")
         if kind == "drift_end":

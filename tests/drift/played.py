@@ -44,7 +44,7 @@ class Attention(nn.Module):
 
 
 def attention() -> Callable[[], None]:
-    model, x = nn.Sequential(Attention(), Attention()), torch.randn(2, 8, 32)
+    model, x = Attention(), torch.randn(2, 8, 32)
     optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
 
     def step() -> None:
