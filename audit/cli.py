@@ -108,7 +108,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 def _with_configuration(own: list[str]) -> argparse.Namespace:
     """Parsed with the options of the configuration before those that were given, which so have the last word."""
-    where, tables = find_options(Path()) if own and own[0] in CONFIGURABLE else ("", {})
+    is_read = own and own[0] in CONFIGURABLE and not {"-h", "--help"} & set(own)
+    where, tables = find_options(Path()) if is_read else ("", {})
     configured = [f"--{name}={value}" for name, value in tables.get(own[0] if own else "", {}).items()]
     if not configured:
         return _parser().parse_args(own)

@@ -68,6 +68,13 @@ def test_a_bad_file_is_one_sentence(folder: Path, text: str, sentence: str) -> N
     assert sentence in str(caught.value)
 
 
+def test_help_needs_no_sound_configuration(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "rocm-audit.toml").write_text("[run")
+    with pytest.raises(SystemExit):
+        parse(["run", "--help"])
+    assert "--time-budget" in capsys.readouterr().out
+
+
 def test_what_was_typed_wrong_is_blamed_on_the_typing(folder: Path) -> None:
     (folder / "rocm-audit.toml").write_text('[run]\ndevice = "sim"\n')
     with pytest.raises(UsageError, match=r"\[bad-arguments\]$"):

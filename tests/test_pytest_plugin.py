@@ -34,11 +34,20 @@ def test_torch_is_not_loaded_by_the_plugin():
 FAULTS = "FAULTS = {'aten::mm.default': lambda call: call.run(*call.args, **call.kwargs) * 1.01}\n"
 
 
+ENTRY_POINT = 'rocm_audit = "audit.pytest_plugin"'
+
+
 def pytest_in(folder: Path, checkout: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """pytest where the package is installed, which is what makes it load the plugin; here by its entry point alone."""
+    assert f"[project.entry-points.pytest11]\n{ENTRY_POINT}\n" in (checkout / "pyproject.toml").read_text()
+    installed = folder / "installed" / "rocm_audit-0.1.0.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: rocm-audit\nVersion: 0.1.0\n")
+    (installed / "entry_points.txt").write_text("[pytest11]\n" + ENTRY_POINT.replace('"', "") + "\n")
     (folder / "test_ops.py").write_text(TESTS)
     (folder / "faults.py").write_text(FAULTS)
-    command = [sys.executable, "-m", "pytest", "-p", "audit.pytest_plugin", "-p", "no:cacheprovider", "-rA", "-q"]
-    environment = {**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rA", "-q"]
+    environment = {**os.environ, "PYTHONPATH": f"{checkout}:{installed.parent}", "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=280
     )

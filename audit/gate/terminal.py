@@ -45,5 +45,5 @@ def _table(outcome: GateOutcome) -> Table:
         one = item.difference
         kind = f"{one.kind} (waived)" if item.waiver is not None else one.kind
         op = text.one_line(text.short_op(one.op), 40)
-        grid.add_row(Text(kind, _COLOURS[item.level]), Text(op), Text(text.one_line(f"{one.message} [{one.key}]", 300)))
+        grid.add_row(Text(kind, _COLOURS[item.level]), Text(op), Text(text.one_line(f"[{one.key}] {one.message}", 200)))
     return grid

@@ -116,11 +116,11 @@ def test_markdown_names_what_differs_around_the_runs_before_the_cases(failing: G
     assert "waived until 2026-11-30 by Ada: known" in page
 
 
-def test_markdown_of_ten_thousand_differences_fits_a_comment(build: Any) -> None:
-    cases = [build.case(f"mm-{i}", status="divergent", reason="😀" * 3000) for i in range(10_000)]
-    page = markdown.render(build.gate(build.side(*(build.case(f"mm-{i}") for i in range(10_000))), build.side(*cases)))
+def test_markdown_of_thousands_of_differences_fits_a_comment(build: Any) -> None:
+    cases = [build.case(f"mm-{i}", status="divergent", reason="😀" * 3000) for i in range(3_000)]
+    page = markdown.render(build.gate(build.side(*(build.case(f"mm-{i}") for i in range(3_000))), build.side(*cases)))
     assert len(page.encode()) < 65_536
-    assert "9,940 more differences in gate.json" in page
+    assert "2,940 more differences in gate.json" in page
 
 
 def test_nothing_from_the_program_is_markup(hostile: GateOutcome) -> None:
