@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import (
     _pop_mode_temporarily,
 )
 
+from audit.device.conjugates import COMPOSED, resolving_conjugates
 from audit.device.steering import in_force
 from audit.schema import Phase
 from audit.tracer import virtual_gpu
@@ -64,6 +65,7 @@ class _Handling:
     unaudited: str
     run: Callable[[Any, tuple[Any, ...], dict[str, Any]], Any] | None
     one_device: bool = False
+    composed: bool = False
 
 
 class Recording(TorchDispatchMode):
@@ -139,6 +141,12 @@ class Recording(TorchDispatchMode):
         handling = self._handling.get(func) or self._handle(func)
         if handling.run is not None:
             return handling.run(func, args, kwargs or {})
+        if handling.composed:
+            with resolving_conjugates():
+                return self._run_as_is(func, args, kwargs, handling)
+        return self._run_as_is(func, args, kwargs, handling)
+
+    def _run_as_is(self, func: Any, args: Any, kwargs: Any, handling: _Handling) -> Any:
         if virtual_gpu.is_active():
             return self._run_beside_virtual_gpu(func, args, kwargs or {}, handling)
         self._record(func, args, kwargs, handling, self._has_gpu and uses_accelerator(args, kwargs))
@@ -186,7 +194,8 @@ class Recording(TorchDispatchMode):
         else:
             run = self._run_python_op if is_python_op(func) else None
             name = qualified_name(func)
-            handling = _Handling(name, reason_for(func), run, is_vendor_op(name))
+            composed = str(func._schema.name) in COMPOSED
+            handling = _Handling(name, reason_for(func), run, is_vendor_op(name), composed)
         self._handling[func] = handling
         return handling
 

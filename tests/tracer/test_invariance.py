@@ -35,6 +35,11 @@ def test_outputs_gradients_weights_and_rng_state_are_bitwise_those_of_an_untrace
     assert {item.reason for item in trace.not_audited} <= {"annotation for profilers: computes nothing"}
 
 
+def test_a_kernel_that_conjugates_inside_keeps_its_result() -> None:
+    x = torch.complex(torch.arange(6.0).reshape(3, 2).cos(), torch.arange(6.0).reshape(3, 2).sin())
+    assert [case.op for case in check(lambda: torch.linalg.pinv(x)).cases] == ["aten::linalg_pinv.atol_rtol_tensor"]
+
+
 def test_a_tracer_that_changes_an_output_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     dispatch = Recording.__torch_dispatch__
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_leaves, tree_map
 
+from audit.device.conjugates import resolving_conjugates
 from audit.device.failure import NotSimulatedError, classify
 from audit.device.sim import attention, miopen, recurrent
 from audit.device.sim.faults import Call, Fault, match
@@ -158,7 +159,7 @@ class Executor:
 def _on_cpu(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """The healthy result by the CPU's kernel. That the CPU has none for an op or dtype is no statement about HIP."""
     try:
-        with _resolving_conjugates():
+        with resolving_conjugates():
             return healthy(func, args, kwargs)
     except RuntimeError as error:
         if not isinstance(error, NotImplementedError) and classify(error) != "missing_kernel":
@@ -166,18 +167,6 @@ def _on_cpu(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> An
         reason = str(error).partition(". ")[0].partition("\n")[0]
         message = f"the simulated device cannot compute {qualified(func)}, a HIP device may: {reason}"
         raise NotSimulatedError(message) from error
-
-
-def _resolving_conjugates() -> AbstractContextManager[None]:
-    """Inside ``__torch_dispatch__`` ATen does not resolve conjugate bits, and loses those that a composed kernel sets:
-    the pseudo-inverse of a complex matrix is wrong there under any mode (torch 2.13)."""
-    excluded = torch._C._dispatch_tls_local_exclude_set()
-    for key in (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative):
-        excluded = excluded.remove(key)
-    guard: AbstractContextManager[None] = torch._C._ForceDispatchKeyGuard(
-        torch._C._dispatch_tls_local_include_set(), excluded
-    )
-    return guard
 
 
 def _land(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], returned: Any) -> Any:
