@@ -13,7 +13,7 @@ from audit.drift_records import Drift, DriftStep
 from audit.rules.thresholds import Thresholds
 from audit.rules.wording import first_line, number, plural
 from audit.run_records import Run
-from audit.schema import DeviceTimes, Phase
+from audit.schema import Case, DeviceTimes, Measurement, Phase
 from audit.verdicts import CaseRule, DriftJudgement, Finding, ModuleDrift
 
 #: The error of a few numbers may be small by chance: below so many elements the noise of what they come from counts.
@@ -51,7 +51,13 @@ def wrong_in_step(run: Run, there: DeviceTimes | None, thresholds: Thresholds) -
     for step in steps:
         if step.key not in found and (code := _code(step, thresholds)):
             found[step.key] = _wrong_call([step], code, steps, thresholds)
-    return lambda case, measurement: iter([found[case.key]] if case.key in found else [])
+
+    def of_case(case: Case, measurement: Measurement | None) -> Iterator[Finding]:
+        # What was tried instead of the case was not played, and is not blamed for it.
+        if case.key in found and measurement is run.measurements.get(case.key):
+            yield found[case.key]
+
+    return of_case
 
 
 def causes(judged: DriftJudgement | None) -> Iterator[Finding]:

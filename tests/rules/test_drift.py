@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from audit.drift_records import Drift, DriftEnd, DriftStarted, DriftStep
-from audit.rules.drift import judge_drift
+from audit.rules.drift import judge_drift, wrong_in_step
 from audit.rules.thresholds import DEFAULT
-from audit.schema import Outcome
+from audit.run_records import Run, RunHeader
+from audit.schema import DeviceInfo, Outcome, Source
 from audit.verdicts import DriftJudgement, Finding
 
 EPS = 2.0**-23
@@ -82,6 +83,16 @@ def test_wrong_alone_as_well_is_num222_and_so_is_what_is_doubtful_alone() -> Non
     assert codes(step(0, ratio=900.0, alone_ratio=800.0, alone_wrong=0)) == ["NUM222"]
     assert codes(step(0, ratio=8.5, alone_ratio=7.5, alone_wrong=0)) == ["NUM222"]
     assert codes(step(0, ratio=900.0)) == ["NUM222"]
+
+
+def test_it_stands_beside_the_findings_of_its_case_and_not_of_what_was_tried_instead(build: Any) -> None:
+    case, measurement = build.case(key="k-0"), build.measurement(key="k-0")
+    drift = Drift((step(0, ratio=900.0, alone_ratio=1.0, alone_wrong=0),), DriftEnd(1, 1))
+    header = RunHeader("simulated", Source("script", "m.py"), DeviceInfo("sim", "sim", "sim"), {}, {}, "", "0", 1, 1)
+    run = Run(header, (case,), {"k-0": measurement}, drift=drift)
+    found = wrong_in_step(run, None, DEFAULT)
+    assert [finding.code for finding in found(case, measurement)] == ["NUM220"]
+    assert list(found(case, build.measurement(key="k-0", notes=("tried instead",)))) == []
 
 
 def test_many_calls_of_an_op_are_one_finding() -> None:
