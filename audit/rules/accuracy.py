@@ -96,6 +96,7 @@ def _beyond(case: Case, comparison: Comparison, allowed: float) -> Finding:
             "cpu_rms_error": comparison.cpu_rms_error,
             "noise": comparison.noise,
             "eps": comparison.eps,
+            "worst_place": place(comparison.worst_index),
             **_anatomy(case, comparison),
         },
     )

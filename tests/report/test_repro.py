@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,6 +151,37 @@ def test_numbers_of_a_healthy_device_are_within_the_allowance(header: RunHeader,
     done = run(repro_script(MM, verdict_of(MM, "NUM201", **data), header), tmp_path)  # in a child, as users run it
     assert (done.returncode, done.stderr) == (0, "")
     assert "times its floor; allowed 8" in done.stdout
+
+
+def functions_of(code: str, header: RunHeader, **data: str | float) -> dict[str, Any]:
+    """What a script defines, in this process."""
+    scope: dict[str, Any] = {"__name__": "repro"}
+    exec(repro_script(MM, verdict_of(MM, code, **data), header), scope)
+    return scope
+
+
+def test_two_samples_of_one_law_tell_nothing_and_of_two_laws_recur(header: RunHeader) -> None:
+    another_law = functions_of("NUM214", header, output="output")["another_law"]
+    first, second = (torch.randn(2000, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
+    assert another_law("output", first, second) is None
+    assert another_law("output", first + 1, second) is True
+
+
+def test_an_error_all_over_recurs_by_its_mean_square(header: RunHeader) -> None:
+    scope = functions_of("NUM213", header, output="output", allowed=5.0)
+    right = scope["call"]("cpu")["output"]
+    assert scope["coarser"]({"allowed": 5.0}, "output", right, right) is False
+    assert scope["coarser"]({"allowed": 5.0}, "output", right * (1 + 1e-5), right) is True
+
+
+def test_an_error_recurs_by_the_noise_of_its_own_place(header: RunHeader) -> None:
+    scope = functions_of("NUM201", header, output="output")
+    right = scope["call"]("cpu")["output"]
+    wrong = right.clone()
+    wrong[0, 1] *= 1 + 2e-6
+    assert scope["beyond_allowance"]({}, "output", wrong, right) is False
+    assert scope["beyond_allowance"]({"worst_place": "[0, 1]", "noise": 0.0}, "output", wrong, right) is True
+    assert scope["beyond_allowance"]({"worst_place": "[0, 99999]", "noise": 0.0}, "output", wrong, right) is False
 
 
 @pytest.mark.parametrize(
