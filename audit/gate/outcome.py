@@ -19,11 +19,13 @@ from audit.gate.surroundings import (
     trace_difference,
 )
 from audit.gate.waivers import Waiver
-from audit.report.text import one_line
+from audit.report.text import one_line, short_op
 from audit.rules.speed import TIMED
 from audit.rules.wording import plural
 
 Conclusion: TypeAlias = Literal["passed", "failed", "not finished"]
+#: Ops in the headline.
+MAX_NAMED = 4
 EXIT_CODES: dict[Conclusion, int] = {"passed": 0, "failed": 1, "not finished": 3}
 
 
@@ -166,11 +168,18 @@ def _headline(
         told = f"; so far: {failures}" if failures else ""
         return f"The gate cannot say: the candidate is no whole run, {unfinished}{told}."
     if conclusion == "failed":
-        return f"The gate fails: {failures}, of {cases}."
+        return f"The gate fails: {failures}, of {cases}{_failing_ops(judged)}."
     waived = sum(item.waiver is not None for item in judged)
     warned = sum(item.level == "warn" for item in judged)
     notes = [text for n, text in ((waived, f"{waived} waived"), (warned, plural(warned, "warning"))) if n]
     return f"The gate passes: nothing fails in {cases}{', ' if notes else ''}{', '.join(notes)}."
+
+
+def _failing_ops(judged: tuple[Judged, ...]) -> str:
+    """``: addmm, gelu and 2 more``; empty where only waivers fail."""
+    ops = list(dict.fromkeys(short_op(item.difference.op) for item in judged if item.level == "fail"))
+    left = f" and {len(ops) - MAX_NAMED} more" if len(ops) > MAX_NAMED else ""
+    return f": {', '.join(ops[:MAX_NAMED])}{left}" if ops else ""
 
 
 def _remarks(baseline: Side, candidate: Side) -> tuple[str, ...]:
