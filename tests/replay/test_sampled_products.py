@@ -70,7 +70,7 @@ def test_exact_parts_and_sketch_are_those_of_the_whole(sizes, left, right, gap, 
     reference = sampled("bmm" if shape is None else "baddbmm", arguments, torch.empty(0, dtype=dtype), seed)
     exact = reference.exact
     torch.testing.assert_close(exact.wide, whole.flatten()[exact.places], rtol=1e-12, atol=1e-12)
-    sums = sums_of(reference.form.view(whole.flatten()), reference.blocks)
+    sums = sums_of(reference.form.view(whole.flatten()), reference.blocks, 1.0)
     torch.testing.assert_close(reference.reference, sums.total, rtol=1e-10, atol=1e-10)
     result = judged(reference, whole.to(dtype))
     assert result.worst_ratio <= 1

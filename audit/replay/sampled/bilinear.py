@@ -18,9 +18,9 @@ from audit.replay.stream import Stream
 PIECE_BYTES = 32 << 20
 #: One row (column) in so many is compared exactly, at least and at most as many as follow. Together with the sketch
 #: this keeps to a tenth of the full reference's time.
-ONE_IN, FEWEST, MOST = 128, 4, 64
+ONE_IN, FEWEST, MOST = 256, 4, 32
 #: Tiles of GPU kernels begin at multiples of these; the lines beside a few such edges are always among the exact ones.
-_EDGES = (16, 64, 128, 256)
+_EDGES = (16, 64, 256)
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,14 @@ class Bilinear(ABC):
         kept = self.part_dim, self.column_dim
         total = piece.sum([dim for dim in range(piece.dim()) if dim not in kept])
         return total if kept[0] < kept[1] else total.t()
+
+    def weighted(self, piece: Tensor, factors: Tensor) -> Tensor:
+        """``piece`` summed as by ``per_column``, with a factor for each product in an element."""
+        return self.per_column(piece * factors)
+
+    def fourth_norms(self, piece: Tensor) -> Tensor:
+        """Square roots of the sums of fourth powers, as by ``per_column``."""
+        return self.per_column(piece.square().square_()).sqrt_()
 
     def for_parts(self, values: Tensor) -> Tensor:
         """``values`` of the right operand's parts, [its parts, n], for those of the output: [parts, 1, n]."""

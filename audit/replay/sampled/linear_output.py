@@ -23,6 +23,8 @@ _UNIT = {torch.float64: 2.0**-53}
 _SINGLE_UNIT = 2.0**-24
 #: Products that a matrix unit sums before it rounds, or cuts, the accumulator: MFMA takes 8 to 32 of half precision.
 _TOGETHER = 8
+#: One exact row (column) in so many is computed with moved operands too.
+_ONE_MOVED_IN = 4
 #: Random numbers along the depth go round after so many; a prime.
 _PERIOD = 65_521
 
@@ -42,14 +44,16 @@ class LinearOutput:
     def compare(self, result: Comparison, actual: Tensor) -> Comparison:
         view = self.form.view(actual)
         judged = torch.isfinite(self.reference).all(-1)
-        columns, values, more = self._odd(view, judged)
+        low, high = (float(extreme) for extreme in torch.aminmax(actual))
+        largest = max(-low, high)  # NaN where there is one
+        columns, values, more = self._odd(view, judged, math.isfinite(low) and math.isfinite(high))
         judged &= ~more
         exact = self.exact if values is None else together(self.exact, values)
         elements = actual[exact.places]
         result = exact.compare(result, actual)
         typical = typical_of(elements.to(torch.float64) - exact.wide, exact.wide, self.form.dtype)
         replaced = self._replaced(view, columns, values)
-        sums = sums_of(view, self.blocks, replaced, columns)
+        sums = sums_of(view, self.blocks, largest, replaced, columns)
         sketch = compared(self.reference, sums, self._accumulation(sums.rounding), judged, self.distinct, self.blocks,
                           self._made_of, typical)  # fmt: skip
         sketch = dataclasses.replace(sketch, scales=tuple(self._placed(scale, result) for scale in sketch.scales))
@@ -62,11 +66,11 @@ class LinearOutput:
         at = self.form.places(torch.tensor([row]), torch.tensor([block * self.blocks.width]))[part]
         return dataclasses.replace(scale, place=unravel(int(at), actual_sizes(result)))
 
-    def _odd(self, view: Tensor, judged: Tensor) -> tuple[Tensor | None, Exact | None, Tensor]:
+    def _odd(self, view: Tensor, judged: Tensor, all_finite: bool) -> tuple[Tensor | None, Exact | None, Tensor]:
         """Columns with NaN or Inf in rows that should have none; their exact values; rows that have still more."""
         none = torch.zeros_like(judged)
         odd = self.left_out.clone()
-        if not _all_finite(view):
+        if not all_finite:
             strange = ~torch.isfinite(view)
             odd |= (strange & judged.unsqueeze(-1)).flatten(0, 1).any(0)
             extra = (odd & ~self.left_out).nonzero().flatten()
@@ -125,7 +129,7 @@ def prepared(form: Bilinear, stream: Stream) -> LinearOutput:
     squares = (
         form.alpha**2
         * form.row_fourths().sqrt().unsqueeze(-1)
-        * form.for_parts(_in_blocks(right.fourths.sqrt(), blocks.squares))
+        * form.for_parts(_in_blocks(right.norms, blocks.squares))
     )
     return LinearOutput(form, together(exact_rows, exact), blocks, distinct, right.left_out, reference, squares)
 
@@ -142,9 +146,12 @@ def _moves(form: Bilinear, stream: Stream) -> Tensor:
     return (stream.signs(n).to(torch.float64) * left + 1) * (stream.signs(n).to(torch.float64) * right + 1)
 
 
-def own_dtype(dtype: torch.dtype) -> torch.dtype:
-    """In which a correct algorithm sums: float32 for half precision."""
-    return torch.float32 if dtype.itemsize < 4 else dtype
+def _own(form: Bilinear, run: Bilinear, right: Tensor, index: Tensor | slice, exact: Tensor) -> Tensor:
+    """What a correct algorithm in the output's dtype gives: its sum in that dtype; of half precision, which is summed
+    in float32, the exact one rounded."""
+    if form.dtype.itemsize < 4:
+        return exact.to(form.dtype)
+    return run.completed(run.apply(right.to(form.dtype)), index).to(form.dtype)
 
 
 @dataclass
@@ -154,7 +161,7 @@ class _Right:
     sketched: Tensor
     weights: Tensor
     keys: Tensor
-    fourths: Tensor
+    norms: Tensor
     left_out: Tensor
 
 
@@ -164,28 +171,31 @@ def _pass_over_right(form: Bilinear, factors: Tensor, stream: Stream) -> tuple[E
     weights = random_weights(n_columns, stream)
     width = weights.shape[1]
     probe = form.depth_factors(stream.uniform(min(_PERIOD, form.right.numel())) + 0.5)
-    sketched, keys, fourths, left_out = [], [], [], []
+    sketched, keys, norms, left_out = [], [], [], []
     wide_rows, own_rows, change = [], [], 0.0
-    for start in form.pieces(width):
+    for number, start in enumerate(form.pieces(width)):
         narrow = form.piece(start, width)
         wide = narrow.to(torch.float64)
         at = slice(start, start + wide.shape[dim])
         exact = small.completed(small.apply(wide), at)
-        moved = small.completed(small.apply(wide * factors), at, torch.finfo(form.dtype).eps)
-        change = max(change, error_between(moved.flatten(), exact.flatten())[0])
+        if number % _ONE_MOVED_IN == 0:
+            moved = small.completed(small.apply(wide * factors), at, torch.finfo(form.dtype).eps)
+            change = max(change, error_between(moved.flatten(), exact.flatten())[0])
         wide_rows.append(exact)
-        own_rows.append(small.completed(small.apply(narrow.to(own_dtype(form.dtype))), at).to(form.dtype))
-        bad = ~torch.isfinite(form.per_column(wide)).all(0)
+        own_rows.append(_own(form, small, narrow, at, exact))
+        key = form.weighted(wide, probe)
+        bad = ~torch.isfinite(key).all(0)
         if bool(bad.any()):
             wide = torch.where(form.along(bad), 0.0, wide)
+            key = form.weighted(wide, probe)
         left_out.append(bad)
-        keys.append(form.per_column(wide * probe))
+        keys.append(key)
         some = weights[start // width : -(-at.stop // width)]
         sketched.append(form.in_blocks(wide, some))
-        fourths.append(form.per_column(wide.square().square_()))
+        norms.append(form.fourth_norms(wide))
     weights.view(-1)[:n_columns].masked_fill_(torch.cat(left_out), 0.0)
     right = _Right(
-        torch.cat(sketched, dim), weights, torch.cat(keys, 1).sum(0), torch.cat(fourths, 1), torch.cat(left_out)
+        torch.cat(sketched, dim), weights, torch.cat(keys, 1).sum(0), torch.cat(norms, 1), torch.cat(left_out)
     )
     exact_rows = Exact(places.flatten(), torch.cat(wide_rows, 2).flatten(), torch.cat(own_rows, 2).flatten(), change)
     return exact_rows, right
@@ -194,17 +204,15 @@ def _pass_over_right(form: Bilinear, factors: Tensor, stream: Stream) -> tuple[E
 def _pass_over_left(form: Bilinear, index: Tensor, factors: Tensor, right: _Right) -> tuple[Exact, Tensor]:
     """The exact columns ``index`` and the sketch of the whole, all by one product with some columns."""
     some = form.columns(index, torch.float64)
-    n = index.numel()
-    values = form.apply(torch.cat((some, some * factors, right.sketched), form.column_dim))
+    n, n_moved = index.numel(), -(-index.numel() // _ONE_MOVED_IN)
+    moved = some.narrow(form.column_dim, 0, n_moved) * factors
+    values = form.apply(torch.cat((some, moved, right.sketched), form.column_dim))
     wide = form.completed(values[:, :, :n], index)
-    change = error_between(
-        form.completed(values[:, :, n : 2 * n], index, torch.finfo(form.dtype).eps).flatten(), wide.flatten()
-    )[0]
-    own = form.completed(form.apply(form.columns(index, own_dtype(form.dtype))), index).to(form.dtype)
-    places = form.places(columns=index)
-    return Exact(places.flatten(), wide.flatten(), own.flatten(), change), _with_addend(
-        form, values[:, :, 2 * n :], right.weights
-    )
+    moves = form.completed(values[:, :, n : n + n_moved], index[:n_moved], torch.finfo(form.dtype).eps)
+    change = error_between(moves.flatten(), wide[:, :, :n_moved].flatten())[0]
+    own = _own(form, form, form.columns(index, form.right.dtype), index, wide)
+    exact = Exact(form.places(columns=index).flatten(), wide.flatten(), own.flatten(), change)
+    return exact, _with_addend(form, values[:, :, n + n_moved :], right.weights)
 
 
 def _with_addend(form: Bilinear, product: Tensor, weights: Tensor) -> Tensor:
@@ -229,13 +237,9 @@ def _in_blocks(values: Tensor, weights: Tensor) -> Tensor:
     return padded.view(values.shape[0], n_blocks, width).mul(weights).sum(-1)
 
 
-def _all_finite(view: Tensor) -> bool:
-    low, high = torch.aminmax(view)
-    return bool(torch.isfinite(low) & torch.isfinite(high))
-
-
 def exact_columns(form: Bilinear, index: Tensor) -> Exact:
     """Chosen columns alone."""
-    wide = form.completed(form.apply(form.columns(index, torch.float64)), index)
-    own = form.completed(form.apply(form.columns(index, own_dtype(form.dtype))), index).to(form.dtype)
+    right = form.columns(index, form.right.dtype)
+    wide = form.completed(form.apply(right.to(torch.float64)), index)
+    own = _own(form, form, right, index, wide)
     return Exact(form.places(columns=index).flatten(), wide.flatten(), own.flatten(), 0.0)

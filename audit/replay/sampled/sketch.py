@@ -118,13 +118,17 @@ class Sums:
     rounding: Tensor
 
 
-def sums_of(view: Tensor, blocks: Blocks, replaced: Tensor | None = None, columns: Tensor | None = None) -> Sums:
-    """Sketches ``view`` [parts, rows, columns]. The given ``columns`` are taken from ``replaced`` instead."""
+def sums_of(
+    view: Tensor, blocks: Blocks, largest: float, replaced: Tensor | None = None, columns: Tensor | None = None
+) -> Sums:
+    """Sketches ``view`` [parts, rows, columns], whose magnitudes go to ``largest``. The given ``columns`` are taken
+    from ``replaced`` instead."""
     parts, rows, n_columns = view.shape
-    work = torch.float64 if view.dtype.itemsize > 2 or not _in_range(view) else torch.float32
+    # Squares of the elements and of their steps are safe in fp32 within these bounds.
+    work = torch.float32 if view.dtype.itemsize == 2 and 2.0**-30 < largest < 2.0**60 else torch.float64
     total = torch.zeros(parts, rows, blocks.n, dtype=torch.float64)
     rounding = torch.zeros_like(total)
-    weights, squares = (t.to(work) for t in (blocks.weights, blocks.squares))
+    weights, squares = (t.to(work).unsqueeze(-1) for t in (blocks.weights, blocks.squares))
     step, limit = max(1, _PIECE // max(n_columns, 1)), torch.finfo(view.dtype).max
     for part in range(parts):
         for row in range(0, rows, step):
@@ -134,11 +138,16 @@ def sums_of(view: Tensor, blocks: Blocks, replaced: Tensor | None = None, column
                 given = replaced[part, row : row + step]
                 wide = wide.index_copy(1, columns, given.to(work))
                 piece = piece.index_copy(1, columns, given.clamp(-limit, limit).to(piece.dtype))
-            piece, wide = _padded(piece, blocks), _padded(wide, blocks)
-            total[part, row : row + step] = wide.mul(weights).sum(-1)
-            steps = _powers(piece).to(work)
-            rounding[part, row : row + step] = steps.square().mul_(squares).sum(-1)
-    return Sums(total, rounding.mul_(torch.finfo(view.dtype).eps ** 2 * _EVEN))
+            total[part, row : row + step] = _weighted(_padded(wide, blocks), weights)
+            steps = _powers(_padded(piece, blocks)).to(work)
+            rounding[part, row : row + step] = _weighted(steps.square(), squares)
+    smallest = torch.finfo(view.dtype).tiny ** 2 * blocks.squares.sum(1)  # the step of zero and of subnormal numbers
+    return Sums(total, (rounding + smallest).mul_(torch.finfo(view.dtype).eps ** 2 * _EVEN))
+
+
+def _weighted(blocked: Tensor, weights: Tensor) -> Tensor:
+    """[rows, blocks, width] summed with [blocks, width, 1]: [rows, blocks]."""
+    return torch.bmm(blocked.transpose(0, 1), weights).squeeze(-1).t()
 
 
 def _padded(piece: Tensor, blocks: Blocks) -> Tensor:
@@ -149,29 +158,22 @@ def _padded(piece: Tensor, blocks: Blocks) -> Tensor:
     return piece.reshape(piece.shape[0], blocks.n, blocks.width)
 
 
-def _in_range(view: Tensor) -> bool:
-    """Whether squares of the elements and of their steps are safe in fp32."""
-    low, high = torch.aminmax(view)
-    largest = max(-float(low), float(high))
-    return 2.0**-30 < largest < 2.0**60
-
-
 #: Elements of which a median is taken.
 _ENOUGH = 1 << 16
 _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def _powers(x: Tensor) -> Tensor:
-    """The power of two at or below each magnitude, by clearing all bits but the exponent's; the smallest normal one for
-    zero and subnormal numbers, whose step is as wide."""
+    """The power of two at or below each magnitude, by clearing all bits but the exponent's; 0 for subnormal ones."""
     integer = _BITS[x.dtype.itemsize]
     infinite = torch.tensor([math.inf], dtype=x.dtype).view(integer)
-    return (x.contiguous().view(integer) & infinite).view(x.dtype).clamp_min_(torch.finfo(x.dtype).tiny)
+    return (x.contiguous().view(integer) & infinite).view(x.dtype)
 
 
 def typical_of(error: Tensor, reference: Tensor, dtype: torch.dtype) -> float:
     """The median of the elements' errors in steps of ``dtype``, squared over that of one rounding (a quarter step)."""
-    steps = _powers(reference.to(dtype)).to(torch.float64) * torch.finfo(dtype).eps
+    powers = _powers(reference.to(dtype)).clamp_min_(torch.finfo(dtype).tiny)
+    steps = powers.to(torch.float64) * torch.finfo(dtype).eps
     shares = (error.abs() / steps)[torch.isfinite(error)]
     shares = shares[:: max(1, shares.numel() // _ENOUGH)]
     return float(shares.median() * 4) ** 2 if shares.numel() else 1.0
