@@ -23,7 +23,7 @@ _UNIT = {torch.float64: 2.0**-53}
 _SINGLE_UNIT = 2.0**-24
 #: Products that a matrix unit sums before it rounds, or cuts, the accumulator: MFMA takes 8 to 32 of half precision.
 _TOGETHER = 8
-#: One exact row (column) in so many is computed with moved operands too.
+#: One exact row (column) in so many is computed with moved operands too; in float64, which has no other noise, each.
 _ONE_MOVED_IN = 4
 #: Random numbers along the depth go round after so many; a prime.
 _PERIOD = 65_521
@@ -146,6 +146,10 @@ def _moves(form: Bilinear, stream: Stream) -> Tensor:
     return (stream.signs(n).to(torch.float64) * left + 1) * (stream.signs(n).to(torch.float64) * right + 1)
 
 
+def _one_moved_in(form: Bilinear) -> int:
+    return 1 if form.dtype == torch.float64 else _ONE_MOVED_IN
+
+
 def _own(form: Bilinear, run: Bilinear, right: Tensor, index: Tensor | slice, exact: Tensor) -> Tensor:
     """What a correct algorithm in the output's dtype gives: its sum in that dtype; of half precision, which is summed
     in float32, the exact one rounded."""
@@ -178,7 +182,7 @@ def _pass_over_right(form: Bilinear, factors: Tensor, stream: Stream) -> tuple[E
         wide = narrow.to(torch.float64)
         at = slice(start, start + wide.shape[dim])
         exact = small.completed(small.apply(wide), at)
-        if number % _ONE_MOVED_IN == 0:
+        if number % _one_moved_in(form) == 0:
             moved = small.completed(small.apply(wide * factors), at, torch.finfo(form.dtype).eps)
             change = max(change, error_between(moved.flatten(), exact.flatten())[0])
         wide_rows.append(exact)
@@ -204,7 +208,7 @@ def _pass_over_right(form: Bilinear, factors: Tensor, stream: Stream) -> tuple[E
 def _pass_over_left(form: Bilinear, index: Tensor, factors: Tensor, right: _Right) -> tuple[Exact, Tensor]:
     """The exact columns ``index`` and the sketch of the whole, all by one product with some columns."""
     some = form.columns(index, torch.float64)
-    n, n_moved = index.numel(), -(-index.numel() // _ONE_MOVED_IN)
+    n, n_moved = index.numel(), -(-index.numel() // _one_moved_in(form))
     moved = some.narrow(form.column_dim, 0, n_moved) * factors
     values = form.apply(torch.cat((some, moved, right.sketched), form.column_dim))
     wide = form.completed(values[:, :, :n], index)
