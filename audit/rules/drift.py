@@ -278,6 +278,8 @@ def _sentence(drift: Drift, findings: tuple[Finding, ...], floors: list[float]) 
     fed = sum(bool(step.fed) for step in steps)
     text = f"the step was played on the device beside the CPU, {plural(len(steps), 'call')}"
     text += f" ({tried} of them alone too, {fed} fed with the program's own numbers)" if steps else ""
+    if drift.end is not None and drift.end.n_unseen:
+        text += f"; {plural(drift.end.n_unseen, 'more call')} could not be put on the tape"
     if not any(finding.status != "supported" for finding in findings) and ratios:
         text += f": accumulated error is at most {number(max(ratios))} x the noise, and no call is beyond its allowance"
     return text + "."

@@ -84,8 +84,9 @@ class Taping(Recording):
         folding = Folding(accelerator, graph)
         try:
             folded = folding.call(args, kwargs)
-        except NotReplayable:
-            self.tape.n_unseen += 1
+        except NotReplayable:  # a mark for profilers has no tensor, and is nothing to see
+            leaves = _flattened([*args, *kwargs.values()])
+            self.tape.n_unseen += any(isinstance(leaf, torch.Tensor) for leaf in leaves)
             return None
         schema_args, schema_kwargs = call_to_args(folded)
         name = qualified_name(func)

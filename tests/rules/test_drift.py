@@ -119,6 +119,11 @@ def test_a_step_that_ended_early_says_so_as_a_note() -> None:
     )
 
 
+def test_calls_that_are_not_on_the_tape_are_counted_in_the_sentence() -> None:
+    sentence = judged(step(0), end=DriftEnd(1, 1, n_unseen=15)).sentence
+    assert "; 15 more calls could not be put on the tape" in sentence
+
+
 def test_modules_stand_in_the_order_in_which_they_end() -> None:
     rows = judged(step(0, module="M"), step(1, module="M.a", error=3 * EPS), step(2, module="M")).modules
     assert [(row.module, row.n_calls, row.largest_ratio) for row in rows] == [("M.a", 1, 3.0), ("M", 2, 1.0)]
