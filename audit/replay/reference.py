@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from audit.codec import encode
+from audit.codec import encode, tensors_of
 from audit.comparison import Comparison, TensorFact
 from audit.replay import widen
 from audit.replay.compare import Expected, fact_of, flat
@@ -204,6 +204,7 @@ class Reference:
             elif seconds <= PERTURB_LIMIT_S and _n_bytes(contents) <= PERTURB_LIMIT_BYTES:
                 apart = widen.movable(case) if locality == "element" else [None]
                 moved = [self._wide(case, lambda: op, contents, prepared.mutated, True, name)[0] for name in apart]
+                moved += self._in_float32(case, contents, prepared.mutated)
             elif note_of(case):  # whose own error is that of one rounding
                 moved = [self._moved_narrow(case, contents, prepared.mutated)]
             else:
@@ -276,6 +277,26 @@ class Reference:
             return widen.operands(case, contents, None)
 
         return explained(case, comparisons, prepared.expected, actual, fresh, run)
+
+    def _in_float32(
+        self, case: Case, contents: dict[str, torch.Tensor], mutated: list[int]
+    ) -> list[dict[str, torch.Tensor]]:
+        """What an op that computes in float32 gives before it rounds to half precision: as noisy as any device's, also
+        where terms cancel that the CPU's own run happens to have exactly."""
+        operand = narrow_operands(case, contents)
+        if (
+            mutated
+            or not rounds_once(case)
+            or not any(torch_dtype(s.dtype) in LOW_PRECISION for s in tensors_of(case.args, case.kwargs))
+        ):
+            return []
+
+        def single(position: int, spec: TensorSpec) -> torch.Tensor:
+            tensor = operand(position, spec)
+            return tensor.float() if tensor.dtype in LOW_PRECISION else tensor
+
+        run = self._run(case, lambda: resolve(case.op), contents, single)
+        return [_by_name(case, run, mutated)] if isinstance(run, CpuRun) else []
 
     def _moved_narrow(
         self, case: Case, contents: dict[str, torch.Tensor], mutated: list[int]

@@ -8,7 +8,9 @@ from audit.replay.compare import LocalNoise, compare, fact_of
 from audit.replay.expectation import expected_of, least_step
 from audit.replay.noise import local_noise, locality_of, rounds_once
 from audit.replay.overload import resolve
+from audit.replay.reference import Reference
 from audit.replay.standards import OpStandard
+from audit.schema import Values
 
 
 def test_a_step_among_subnormals_is_within_the_noise_and_the_flush_of_larger_ones_is_not():
@@ -26,6 +28,18 @@ def test_a_step_among_subnormals_is_within_the_noise_and_the_flush_of_larger_one
 def test_the_least_step_is_that_of_the_subnormals_of_each_dtype():
     dtypes = (torch.float16, torch.float32, torch.complex64, torch.float8_e5m2)
     assert [least_step(dtype) for dtype in dtypes] == [2.0**-24, 2.0**-149, 2.0**-149, 2.0**-16]
+
+
+def test_terms_that_cancel_in_half_precision_are_as_noisy_as_in_float32(build, tmp_path):
+    x, w, b, grad = (build.tensor([1], "bfloat16", storage=n, requires_grad=n < 3) for n in range(4))
+    case = build.case(
+        "aten::layer_norm.default", x, (1,), w, b, grads=(grad,), values={0: Values(minimum=1.7, maximum=1.7)}
+    )
+    reference = Reference(None, tmp_path, seed=0, n_threads=1)
+    reference.prepare(case)
+    expected = reference._prepared[case.key].expected["gradient of operand 1"]
+    assert abs(float(expected.wide)) < 1e-9  # one element less its mean: the CPU's bfloat16 has 0, its float32 has not
+    assert 1e-7 < expected.noise < 1e-3
 
 
 def kind(build, op, *args, **kwargs):
