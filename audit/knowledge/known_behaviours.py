@@ -16,7 +16,8 @@ class Behaviour:
     ``in_predictions``: told beside predictions too; false for old releases, single packages and opt-in switches.
 
     ``phases`` and ``settings`` (of torch, or variables of the environment; the values with which it happens) are
-    conditions too, where given. ``shape`` is what it does to the numbers: see ``audit.rules.recognised``."""
+    conditions too, where given. ``shape`` is what it does to the numbers: see ``audit.rules.recognised``. ``explains``:
+    the settings ask for just these numbers, so that a finding with this shape is a note."""
 
     id: str
     kind: str
@@ -34,6 +35,7 @@ class Behaviour:
     phases: tuple[str, ...]
     settings: Mapping[str, tuple[bool | str, ...]]
     shape: str
+    explains: bool
 
     def fits(self, ops: tuple[str, ...], arch: str, dtypes: tuple[str, ...]) -> bool:
         """``ops``: the op of the case and those that ran inside; ``dtypes``: of its tensors."""
@@ -65,6 +67,7 @@ def load_behaviours() -> tuple[Behaviour, ...]:
             phases=tuple(entry.get("phases", ())),
             settings={name: tuple(values) for name, values in entry.get("settings", {}).items()},
             shape=entry.get("shape", ""),
+            explains=entry.get("explains", False),
         )
         for entry in document("known_behaviours.json")["entries"]
     )

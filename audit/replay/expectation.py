@@ -8,6 +8,9 @@ from audit.replay.compare import Expected, error_between, fact_of, flat
 from audit.replay.noise import Locality, local_noise
 from audit.replay.standards import OpStandard
 
+#: The reference is no better than these: its error is the device's at best.
+_DOUBLE = (torch.float64, torch.complex128)
+
 
 def expected_of(
     name: str,
@@ -31,6 +34,8 @@ def expected_of(
     largest, rms = error_between(same, elements)
     noise = max(largest, change(moved, name, elements))
     changed = [flat(run[name]) for run in moved if name in run and run[name].numel() == elements.numel()]
+    if same.dtype in _DOUBLE:
+        locality = "output"  # its own error, which is not known, may be all that makes an element noisy
     local = local_noise(locality, fact.sizes, same.dtype, same, elements, changed, noise)
     return Expected(name, fact, kind, why, same, elements, max(noise, step), largest, rms, local=local)
 

@@ -72,6 +72,20 @@ PRIVATE = (
     ("miopen_rnn", "output [34]"),
     ("log_sigmoid_forward", "buffer"),
     ("*embedding_bag*", "output [123]"),
+    ("_linalg_solve_ex", "LU"),  # pivots may be chosen by another norm; ``result`` is compared
+    ("_linalg_solve_ex", "pivots"),
+)
+
+#: Outputs that a call does not ask for, by the argument that asks: an H200 gives them other shapes, or none.
+ASKED_FOR = (
+    ("_unique2", "return_inverse", "output 1"),
+    ("_unique2", "return_counts", "output 2"),
+    ("unique_dim", "return_inverse", "output 1"),
+    ("unique_dim", "return_counts", "output 2"),
+    ("unique_consecutive", "return_inverse", "output 1"),
+    ("unique_consecutive", "return_counts", "output 2"),
+    ("nll_loss_forward", "reduction", "total_weight"),
+    ("nll_loss2d_forward", "reduction", "total_weight"),
 )
 
 #: Outputs that a device may keep in another dtype than the CPU, since only a backward reads them: a GPU has the
@@ -136,6 +150,7 @@ def standard_of(case: Case) -> OpStandard:
     private, own_dtype = (
         tuple(output for op, output in table if fnmatchcase(base, op)) for table in (PRIVATE, OWN_DTYPE)
     )
+    private += _not_asked_for(case, base)
     if base in UNINITIALISED:
         return OpStandard("metadata", "its content is not defined", uninitialised=True)
     try:
@@ -147,6 +162,13 @@ def standard_of(case: Case) -> OpStandard:
     exact = bool({base, base_of(case.op)} & EXACT) or case.op in EXACT_OVERLOADS or _is_view(op)
     standard: Standard = "exact" if exact and not _accumulates_or_divides(case) else "numeric"
     return OpStandard(standard, private=private, own_dtype=own_dtype, factors=free_outputs(case.op))
+
+
+def _not_asked_for(case: Case, base: str) -> tuple[str, ...]:
+    if base not in {op for op, _, _ in ASKED_FOR}:
+        return ()
+    arguments = arguments_of(case)
+    return tuple(output for op, by, output in ASKED_FOR if op == base and not arguments.get(by, False))
 
 
 def _accumulates_or_divides(case: Case) -> bool:

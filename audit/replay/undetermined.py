@@ -19,6 +19,7 @@ from audit.schema import Case
 _Finder: TypeAlias = Callable[[Mapping[str, Any], torch.Tensor], "torch.Tensor | None"]
 
 SEVERAL_WRITES = "several different values are written to one place, and which one stays is not defined"
+EQUALLY_OFTEN = "several values stand equally often, and any of them is the mode"
 NO_INTEGER = "NaN, Inf and numbers beyond the range of an integer have no defined integer"
 
 
@@ -85,6 +86,21 @@ def _cast(arguments: Mapping[str, Any], result: torch.Tensor) -> torch.Tensor | 
     return ~((wide > float(limits.min) - 1) & (wide < float(limits.max) + 1)).expand(result.shape)
 
 
+#: Pairs of elements that are looked at, at most, to see which values stand equally often.
+_MAX_PAIRS = 1 << 26
+
+
+def _mode(arguments: Mapping[str, Any], result: torch.Tensor) -> torch.Tensor | None:
+    source, dim = arguments["self"].detach(), arguments.get("dim", -1)
+    if not source.dim() or source.numel() * source.size(dim) > _MAX_PAIRS:
+        return None
+    rows = source.movedim(dim, -1)
+    counts = (rows.unsqueeze(-1) == rows.unsqueeze(-2)).sum(-1)
+    most = counts.amax(-1, keepdim=True)
+    tied = (counts == most).sum(-1, keepdim=True) > most
+    return (tied.movedim(-1, dim) if arguments.get("keepdim") is True else tied.squeeze(-1)).expand(result.shape)
+
+
 _FINDERS: dict[str, tuple[_Finder, str]] = {
     "scatter": (_scatter, SEVERAL_WRITES),
     "index_copy": (_index_copy, SEVERAL_WRITES),
@@ -94,4 +110,5 @@ _FINDERS: dict[str, tuple[_Finder, str]] = {
     "put": (_put, SEVERAL_WRITES),
     "_to_copy": (_cast, NO_INTEGER),
     "copy": (_cast, NO_INTEGER),
+    "mode": (_mode, EQUALLY_OFTEN),
 }

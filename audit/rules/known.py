@@ -38,7 +38,8 @@ def annotate(
             continue
         seen = _seen(behaviour, finding, case, measurement)
         if seen is not False:
-            return replace(finding, known=as_known(behaviour, "" if seen else UNSEEN))
+            told = replace(finding, known=as_known(behaviour, "" if seen else UNSEEN))
+            return replace(told, status="supported") if seen and behaviour.explains else told
     return finding
 
 

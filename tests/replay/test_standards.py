@@ -6,7 +6,7 @@ import pytest
 
 from audit.replay.overload import resolve
 from audit.replay.standards import EXACT, standard_of
-from audit.schema import Named
+from audit.schema import Case, Named, TensorSpec
 
 
 @pytest.mark.parametrize(
@@ -102,3 +102,14 @@ def test_private_outputs_are_named_as_the_schema_names_them():
 def test_what_no_tracer_records_is_not_run_for_a_strangers_trace(op):
     with pytest.raises(AttributeError, match="is no aten operator of the dispatcher, or opens files"):
         resolve(op)
+
+
+def test_an_output_that_was_not_asked_for_is_not_compared() -> None:
+    spec = TensorSpec((4,), (1,), "float32", extent=4)
+    alone = standard_of(Case("u-0", "aten::_unique2.default", (spec, True, False, False)))
+    assert [alone.is_private(f"output {n}") for n in range(3)] == [False, True, True]
+    counted = standard_of(Case("u-1", "aten::unique_consecutive.default", (spec, False, True)))
+    assert [counted.is_private(f"output {n}") for n in range(3)] == [False, True, False]
+    loss = (spec, spec, None)
+    assert standard_of(Case("n-0", "aten::nll_loss_forward.default", (*loss, 0, -100))).is_private("total_weight")
+    assert not standard_of(Case("n-1", "aten::nll_loss_forward.default", (*loss, 1, -100))).is_private("total_weight")

@@ -126,3 +126,13 @@ def test_another_winner_on_the_device_is_no_finding_and_a_wrong_value_is(build, 
     assert compared.why.startswith("several different values")
     [compared] = run.of(wrong).comparisons
     assert (compared.n_elements, compared.n_different) == (10, 1)
+
+
+def test_where_several_values_stand_equally_often_any_is_the_mode():
+    rows = torch.tensor([[1, 1, 2, 2], [3, 3, 3, 4]])
+    mask, why = undetermined(
+        Case("k", "aten::mode.default", ()), Bound([rows], {}, [], [rows]), torch.mode(rows).values
+    )
+    assert why.startswith("several values stand equally often")
+    assert mask is not None
+    assert mask.tolist() == [True, False]

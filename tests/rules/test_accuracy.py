@@ -196,3 +196,12 @@ def test_a_third_way_that_agrees_with_the_cpu_leaves_the_finding(build):
     ]
     exact = build.measurement(build.comparison("exact", n_different=3, third="its parts", third_n_different=1))
     assert build.codes(exact) == [("NUM204", "divergent")]
+
+
+def test_double_precision_is_held_like_a_reference_of_its_own_dtype(build):
+    fact = build.fact(4, 4, dtype="float64")
+    close, far = ({"worst_ratio": ratio, "ratio_counts": (1,) * 6} for ratio in (15.9, 16.1))
+    assert build.codes(build.measurement(build.comparison(expected=fact, actual=fact, **close))) == []
+    assert build.codes(build.measurement(build.comparison(expected=fact, actual=fact, **far))) == [
+        ("NUM201", "divergent")
+    ]

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from audit.codec import tensors_of
+from audit.device.guarded import host_copy
 from audit.device.protocol import Device
 from audit.device.steering import steered
 from audit.replay.execute import Produced, flatten, in_phase
@@ -211,6 +212,7 @@ class DeviceSide(Side):
         self._device = device
         self.torch_device = device.torch_device
         self._hosts: set[int] = set()
+        self._host_values: set[int] = set()
 
     def remember(self, memory: Memory, content: torch.Tensor) -> None:
         if memory.host:
@@ -223,12 +225,26 @@ class DeviceSide(Side):
 
     def see(self, leaf: Leaf) -> None:
         if leaf.memory in self._hosts:
+            self._host_values.add(leaf.number)
             super().see(leaf)
             return
         line, dtype = self._memories[leaf.memory], torch_dtype(leaf.dtype)
         if line.dtype != dtype:
             line = line.view(dtype)
         self._values[leaf.number] = line.as_strided(leaf.sizes, leaf.strides, leaf.offset)
+
+    def see_again(self, again: Again) -> None:
+        if again.of in self._host_values:
+            self._host_values.add(again.number)
+        super().see_again(again)
+
+    def operands(self, call: TapeCall) -> list[torch.Tensor]:
+        """A result that was left on the CPU, where the program has it on the device, is brought there first."""
+        for number in call.operands:
+            value = self._values[number]
+            if value.device.type != self.torch_device.type and number not in self._host_values and value.dim():
+                self._values[number] = self.put(host_copy(value))
+        return super().operands(call)
 
     def take(self, number: int, value: torch.Tensor) -> None:
         self._values[number] = self.put(value)
