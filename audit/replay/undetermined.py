@@ -97,8 +97,9 @@ def _mode(arguments: Mapping[str, Any], result: torch.Tensor) -> torch.Tensor | 
     rows = source.movedim(dim, -1)
     counts = (rows.unsqueeze(-1) == rows.unsqueeze(-2)).sum(-1)
     most = counts.amax(-1, keepdim=True)
-    tied = (counts == most).sum(-1, keepdim=True) > most
-    return (tied.movedim(-1, dim) if arguments.get("keepdim") is True else tied.squeeze(-1)).expand(result.shape)
+    tied: torch.Tensor = (counts == most).sum(-1, keepdim=True) > most
+    tied = tied.movedim(-1, dim) if arguments.get("keepdim") is True else tied.squeeze(-1)
+    return tied.expand(result.shape)
 
 
 _FINDERS: dict[str, tuple[_Finder, str]] = {
