@@ -161,7 +161,10 @@ def _command(args: argparse.Namespace, shard: int, n_shards: int, output: Path) 
 
 
 def merged(parts: list[dict[str, Any]], n_wanted: int | None = None) -> dict[str, Any]:
-    """Several shards as one; a case that two have is counted once. Raises ValueError where there is none."""
+    """Several shards as one, of jobs side by side where it is told how many; a case that two have is counted once.
+
+    Raises ValueError where there is none.
+    """
     if not parts:
         raise ValueError("no job wrote its rows")
     rows: dict[str, list[Any]] = {}
@@ -169,13 +172,14 @@ def merged(parts: list[dict[str, Any]], n_wanted: int | None = None) -> dict[str
         for row in part["rows"]:
             rows.setdefault(row[0], row)
     sums = {name: sum(part[name] for part in parts) for name in ("n_samples", "n_raised", "n_recorded_cases")}
-    longest = {name: max(part[name] for part in parts) for name in ("recorded_s", "replayed_s")}
+    whole = sum if n_wanted is None else max
+    took = {name: whole(part[name] for part in parts) for name in ("recorded_s", "replayed_s")}
     lost = "; ".join(part["lost"] for part in parts if part["lost"])
     n_missing = (n_wanted or len(parts)) - len(parts)
     lost = "; ".join(
         [*([f"{n_missing} jobs ended without their rows"] if n_missing else []), *([lost] if lost else [])]
     )
-    return {**parts[0], **sums, **longest, "lost": lost, "rows": list(rows.values())}
+    return {**parts[0], **sums, **took, "lost": lost, "rows": list(rows.values())}
 
 
 if __name__ == "__main__":
