@@ -32,12 +32,12 @@ def expected_of(
         return Expected(name, fact, kind, why, same=same, noise=max(change(moved, name, same), step))
     elements = flat(reference)
     largest, rms = error_between(same, elements)
-    noise = max(largest, change(moved, name, elements))
+    noise = max(largest, change(moved, name, elements), step)
     changed = [flat(run[name]) for run in moved if name in run and run[name].numel() == elements.numel()]
     if same.dtype in _DOUBLE:
         locality = "output"  # its own error, which is not known, may be all that makes an element noisy
     local = local_noise(locality, fact.sizes, same.dtype, same, elements, changed, noise)
-    return Expected(name, fact, kind, why, same, elements, max(noise, step), largest, rms, local=local)
+    return Expected(name, fact, kind, why, same, elements, noise, largest, rms, local=local)
 
 
 def least_step(dtype: torch.dtype) -> float:

@@ -7,15 +7,16 @@ computed in double precision from the factors as they came, and rounded to their
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import torch
 
 from audit.codec import decode, encode
 from audit.comparison import TensorFact
-from audit.replay.compare import fact_of, flat
+from audit.replay.compare import Expected, eps_of, fact_of, flat
 from audit.replay.inputs import torch_dtype
 from audit.replay.overload import base_of
 from audit.replay.spool import bytes_of
@@ -48,6 +49,14 @@ def recomposed(case: Case, outputs: Mapping[str, torch.Tensor]) -> Named:
     made = form.compared(*(factor.to(wide_dtype(factor.dtype)) for factor in given))
     dtype = outputs[form.free[0]].dtype
     return {name: tensor.resolve_conj().to(dtype).contiguous() for name, tensor in made.items()}
+
+
+def with_terms_that_cancel(expected: Expected) -> Expected:
+    """``expected`` of a product of factors: where its terms cancel to 0, a rounding step of the largest is left."""
+    values = expected.wide if expected.wide is not None else expected.same
+    largest = float(values.abs().max()) if values is not None and values.numel() else 0.0
+    step = largest * eps_of(expected.fact.dtype)
+    return replace(expected, noise=max(expected.noise, step)) if math.isfinite(step) else expected
 
 
 def with_recomposed(

@@ -21,7 +21,7 @@ from audit.replay.equivalents import equivalent_of
 from audit.replay.execute import Produced, call, in_phase, mutated_name, with_mutated
 from audit.replay.expectation import change, expected_of
 from audit.replay.explain import explained
-from audit.replay.factors import recomposed, with_recomposed
+from audit.replay.factors import recomposed, with_recomposed, with_terms_that_cancel
 from audit.replay.forwards import with_own_forward
 from audit.replay.host_memory import refusal
 from audit.replay.inputs import (
@@ -215,6 +215,8 @@ class Reference:
             if standard.is_private(name):
                 continue  # the device's own may have another shape, or none
             expected = expected_of(name, tensor, wide, moved, standard, locality)
+            if name not in outputs:
+                expected = with_terms_that_cancel(expected)
             tie = tie_of(case, name, run.bound) if expected.standard == "exact" else None
             free, why = undetermined(case, run.bound, tensor)
             if free is not None:

@@ -25,6 +25,13 @@ def test_a_step_among_subnormals_is_within_the_noise_and_the_flush_of_larger_one
     assert compare(expected, torch.zeros(1).half(), fact_of(large)).worst_ratio > 300.0
 
 
+def test_a_product_below_all_numbers_of_its_dtype_is_zero():
+    tensor = torch.zeros(2)
+    wide = {"output": torch.tensor([9e-56, 1e-50], dtype=torch.float64)}
+    expected = expected_of("output", tensor, wide, [wide], OpStandard("numeric"), "element")
+    assert compare(expected, tensor, fact_of(tensor)).worst_ratio < 1.0
+
+
 def test_the_least_step_is_that_of_the_subnormals_of_each_dtype():
     dtypes = (torch.float16, torch.float32, torch.complex64, torch.float8_e5m2)
     assert [least_step(dtype) for dtype in dtypes] == [2.0**-24, 2.0**-149, 2.0**-149, 2.0**-16]
