@@ -140,9 +140,15 @@ def _sampled(values: torch.Tensor) -> torch.Tensor:
     return line.to(torch.float64)
 
 
+def _rounded(bound: float, dtype: torch.dtype) -> float:
+    """What a number at a bound of a law is in ``dtype``: -0.99999 in half precision is -1."""
+    return float(torch.tensor(bound, dtype=torch.float64).to(dtype)) if dtype.is_floating_point else bound
+
+
 def _against(law: Law, values: torch.Tensor) -> Distribution:
     x, eps = _sampled(values), eps_of(str(values.dtype).removeprefix("torch."))
-    outside = int(((x < law.low) | (x > law.high) | x.isnan()).sum())
+    low, high = (_rounded(bound, values.dtype) for bound in (law.low, law.high))
+    outside = int(((x < min(low, law.low)) | (x > max(high, law.high)) | x.isnan()).sum())
     x = x[torch.isfinite(x)]
     if x.numel() < LEAST:
         return Distribution(law.name, x.numel(), outside)
