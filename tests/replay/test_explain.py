@@ -103,7 +103,9 @@ def explanations(ran: Cases, name: str) -> dict[str, Explanation]:
     return {explanation.mechanism: explanation for explanation in comparison.explanations}
 
 
-def known(ran: Cases, name: str, arch: str, settings=(), environment=None, **changed: Any) -> str:
+def known(
+    ran: Cases, name: str, arch: str, settings=(), environment=None, status: str = "divergent", **changed: Any
+) -> str:
     """What a run of the case on an AMD GPU, with the numbers of the simulated one, is known for: ids, or nothing."""
     case, measurement = ran[name]
     case = dataclasses.replace(case, settings=settings, **changed)
@@ -111,7 +113,7 @@ def known(ran: Cases, name: str, arch: str, settings=(), environment=None, **cha
         "measured", Source("script", "x.py"), DeviceInfo("hip", "", arch), environment or {}, {}, "now", "0", 1, 1
     )
     [verdict] = judge(Run(header, (case,), {case.key: measurement})).verdicts
-    assert verdict.status == "divergent"
+    assert verdict.status == status
     titles = {f.known.title for f in verdict.findings if f.known is not None and f.code.startswith("NUM")}
     return " ".join(behaviour.id for behaviour in load_behaviours() if behaviour.title in titles)
 
@@ -119,9 +121,9 @@ def known(ran: Cases, name: str, arch: str, settings=(), environment=None, **cha
 @pytest.mark.parametrize("name", ["tf32", "tf32, cut"])
 def test_tf32_is_recognised_where_it_was_allowed(ran, name):
     assert explanations(ran, name)["tf32-operands"].left_fraction < 0.1
-    assert known(ran, name, "gfx942", TF32) == "tf32-gfx94"
-    assert known(ran, name, "gfx950", TF32) == "tf32-gfx950"
-    assert known(ran, name, "sm_90", TF32) == "tf32-cuda"
+    assert known(ran, name, "gfx942", TF32, status="supported") == "tf32-gfx94"
+    assert known(ran, name, "gfx950", TF32, status="supported") == "tf32-gfx950"
+    assert known(ran, name, "sm_90", TF32, status="supported") == "tf32-cuda"
     assert known(ran, name, "gfx942") == ""
 
 

@@ -41,7 +41,8 @@ def sentence(stderr: str) -> str:
         (["trace", "x.py", "-o", ".", "--force"], "unwritable-output"),
         (["run", "trace.json"], "unsupported-target"),
         (["report", "nowhere"], "unreadable-run"),
-        (["gate", "a", "b"], "not-yet"),
+        (["gate", "a", "b"], "unreadable-run"),
+        (["dashboard", "a"], "not-yet"),
     ],
 )
 def test_wrong_use_is_one_sentence_and_exit_code_2(cli: Cli, tmp_path: Path, arguments: list[str], slug: str) -> None:
