@@ -65,7 +65,7 @@ def custom_ops(items: Iterable[NotAudited], thresholds: Thresholds) -> Iterator[
             yield Finding(
                 "FBK301",
                 "falling_back",
-                f"{item.what} goes through the host: {traffic}, in {plural(item.n_calls, 'call')}",
+                f"the op {item.what} goes through the host: {traffic}, in {plural(item.n_calls, 'call')}",
                 {"op": item.what, "dtoh_bytes": down.nbytes, "htod_bytes": up.nbytes, "n_calls": item.n_calls},
             )
 

@@ -99,8 +99,8 @@ def test_an_op_of_the_programs_own_that_goes_through_the_host_is_a_root_cause(bu
     [finding] = custom_ops([item], DEFAULT)
     assert (finding.code, finding.status) == ("FBK301", "falling_back")
     assert finding.message == (
-        "mine::op.default goes through the host: 8.0 MiB to the host in 2 copies, 8.0 MiB to the device in 2 copies, "
-        "in 2 calls"
+        "the op mine::op.default goes through the host: 8.0 MiB to the host in 2 copies, 8.0 MiB to the device in 2 "
+        "copies, in 2 calls"
     )
 
 
