@@ -1,0 +1,444 @@
+"""What pages, badges and downloads are made of: data only, in field words. Times are in microseconds.
+
+Texts come from strangers' run files: a page escapes them, and shows them through ``audit.report.text``. Only slugs are
+safe as they stand: in a path, an id, an address. Evidence levels never meet in one cell or one count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from audit.rules.coverage import percentage
+from audit.schema import Backend, Evidence, Phase, Status
+
+#: What is shown of a run's date: ``future`` and ``past`` (before torch was) cannot be, ``unread`` is no date.
+Clock: TypeAlias = Literal["ok", "future", "past", "unread"]
+
+
+# --- how many -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Cases by status in reading order, zeros left out. All of one evidence level."""
+
+    by_status: tuple[tuple[Status, int], ...] = ()
+
+    @property
+    def total(self) -> int:
+        """The denominator."""
+        return sum(count for _, count in self.by_status)
+
+    def count(self, status: Status) -> int:
+        return dict(self.by_status).get(status, 0)
+
+    @property
+    def n_with_finding(self) -> int:
+        """Those that are neither supported nor inconclusive."""
+        return self.total - self.count("supported") - self.count("inconclusive")
+
+
+@dataclass(frozen=True)
+class CaseSet:
+    """Which cases a share is of. ``version`` is the opset's digest: the same cases, the same 12 hex digits.
+
+    ``audit_versions`` are those that measured, in order.
+    """
+
+    name: str
+    version: str
+    n_cases: int
+    audit_versions: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """``198 cases of llama_train.py (set 5f0c6d1a2b3c, rocm-audit 0.1.0)``."""
+        versions = ", ".join(self.audit_versions)
+        return f"{self.n_cases:,} cases of {self.name} (set {self.version}, rocm-audit {versions})"
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share with everything that a percentage must name. Only ``measured`` says what works on AMD."""
+
+    evidence: Evidence
+    is_imported: bool
+    tally: Tally
+    cases: CaseSet
+
+    @property
+    def text(self) -> str:
+        """``97.5 % supported: 193 of 198 cases; 1 % inconclusive``; without a support percentage where none may be."""
+        total = self.tally.total
+        unknown = f"{percentage(self.tally.count('inconclusive'), total)} inconclusive"
+        if self.is_imported or self.evidence != "measured":
+            how = f"imported, {self.evidence}" if self.is_imported else self.evidence
+            return f"{how}: findings in {self.tally.n_with_finding:,} of {total:,} cases; {unknown}"
+        supported = self.tally.count("supported")
+        return f"{percentage(supported, total)} supported: {supported:,} of {total:,} cases; {unknown}"
+
+
+# --- where --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stack:
+    """What tells columns of the matrix apart: evidence, GPU, runtime, torch.
+
+    ``gpu`` is the name for people; a simulated device says so in it, with its fault file. ``runtime``: ``ROCm 7.2.1``,
+    ``CUDA 12.8``, or empty. ``is_imported``: another tool has measured, and no numbers were compared.
+    """
+
+    slug: str
+    evidence: Evidence
+    is_imported: bool
+    backend: Backend
+    gpu: str
+    gpu_slug: str
+    arch: str
+    runtime: str
+    torch: str
+
+    @property
+    def evidence_text(self) -> str:
+        """``measured``, ``simulated``; ``measured, imported``."""
+        return f"{self.evidence}, imported" if self.is_imported else self.evidence
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """All stacks of one GPU at one evidence level, oldest versions first."""
+
+    slug: str
+    name: str
+    arch: str
+    evidence: Evidence
+    is_imported: bool
+    stacks: tuple[Stack, ...]
+    n_runs: int
+    share: Share
+
+
+@dataclass(frozen=True)
+class MatrixCell:
+    """Cases of one op and dtype on one stack, each with the status of its newest run there.
+
+    ``status`` is the worst of them. ``dtype`` is that of the first floating tensor, else of the first. ``varies``: runs
+    of this stack disagree on a case. ``newest`` is the date of the newest run in it as ``2026-12-01``, empty where no
+    run has a date that can be.
+    """
+
+    op_slug: str
+    dtype: str
+    stack_slug: str
+    status: Status
+    tally: Tally
+    n_runs: int
+    varies: bool
+    newest: str
+
+
+# --- ops ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EvidenceTally:
+    """Cases of one op at one evidence level, each once for each stack, with the newest status there."""
+
+    evidence: Evidence
+    is_imported: bool
+    tally: Tally
+    worst: Status
+    n_stacks: int
+
+
+@dataclass(frozen=True)
+class OpRow:
+    """One op, ``aten::addmm.default``, over all runs. ``n_cases`` counts signatures."""
+
+    op: str
+    slug: str
+    op_class: str
+    n_cases: int
+    n_runs: int
+    dtypes: tuple[str, ...]
+    by_evidence: tuple[EvidenceTally, ...]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One case on one stack: its newest run there, and whether older ones disagree.
+
+    ``statuses`` are all that were seen there, newest first, each once. ``worst_ratio`` is the largest error over its
+    noise floor, ``allowance`` what the standard allows. ``efficiency`` is floor over time, at most 1; None: not known.
+    """
+
+    stack_slug: str
+    status: Status
+    statuses: tuple[Status, ...]
+    n_runs: int
+    run_slug: str
+    newest: str
+    n_calls: int
+    worst_ratio: float | None
+    allowance: float | None
+    device_us: float | None
+    floor_us: float | None
+    bound: str
+    library: str
+    codes: tuple[str, ...]
+    reason: str
+
+    @property
+    def varies(self) -> bool:
+        return len(self.statuses) > 1
+
+    @property
+    def efficiency(self) -> float | None:
+        return efficiency(self.device_us, self.floor_us)
+
+
+@dataclass(frozen=True)
+class SignatureRow:
+    """One case of an op with all that was seen of it, stacks in their order. ``key`` is a plain name (checked)."""
+
+    key: str
+    signature: str
+    phase: Phase
+    dtype: str
+    dtypes: tuple[str, ...]
+    observations: tuple[Observation, ...]
+
+
+def efficiency(device_us: float | None, floor_us: float | None) -> float | None:
+    """The least time over the time taken, at most 1; None where one is not known."""
+    if device_us is None or floor_us is None or device_us <= 0:
+        return None
+    return min(floor_us / device_us, 1.0)
+
+
+# --- runs and models ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run in a list. ``created`` is as the file says, ``date`` as ``2026-12-01`` (empty unless ``clock`` is ok).
+
+    ``path`` is where the file lay, below what was given, for people. ``rank`` orders runs, oldest first: by date where
+    it can be, else by the versions of what ran.
+    """
+
+    slug: str
+    model_slug: str
+    source: str
+    stack: Stack
+    created: str
+    date: str
+    clock: Clock
+    rank: int
+    audit_version: str
+    is_complete: bool
+    path: str
+    share: Share
+    headline: str
+
+
+@dataclass(frozen=True)
+class CauseRow:
+    """A root cause of a run: one headline instead of many verdicts."""
+
+    code: str
+    status: Status
+    message: str
+
+
+@dataclass(frozen=True)
+class NotAuditedRow:
+    """What the program did that has no case."""
+
+    what: str
+    reason: str
+    n_calls: int
+    n_seen: int
+    computes: bool
+
+
+@dataclass(frozen=True)
+class RunPage:
+    """All of one run but its cases. ``copies`` are other files with the same run, counted once."""
+
+    row: RunRow
+    source_kind: str
+    ops: Tally
+    environment: tuple[tuple[str, str], ...]
+    settings: tuple[tuple[str, str], ...]
+    root_causes: tuple[CauseRow, ...]
+    not_audited: tuple[NotAuditedRow, ...]
+    n_recorded: int
+    end: str
+    warnings: tuple[str, ...]
+    copies: tuple[str, ...]
+    content_sha256: str
+
+
+@dataclass(frozen=True)
+class RunCase:
+    """A case in its run."""
+
+    key: str
+    op: str
+    op_slug: str
+    signature: str
+    phase: Phase
+    dtype: str
+    status: Status
+    n_calls: int
+    worst_ratio: float | None
+    allowance: float | None
+    device_us: float | None
+    floor_us: float | None
+    total_us: float | None
+    bound: str
+    library: str
+    codes: tuple[str, ...]
+    reason: str
+    modules: tuple[str, ...]
+
+    @property
+    def efficiency(self) -> float | None:
+        return efficiency(self.device_us, self.floor_us)
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    """Runs of one source by its name. ``newest`` is the newest run on each GPU, in the order of GPUs."""
+
+    slug: str
+    name: str
+    kind: str
+    n_runs: int
+    n_sets: int
+    newest: tuple[RunRow, ...]
+
+
+# --- what changed -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EnvironmentChange:
+    """One thing that differs between two runs. ``group``: torch, ROCm, driver, GPU, settings, machine, audit."""
+
+    group: str
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class CaseChange:
+    """A case whose status differs between two runs or stacks. ``is_worse`` by the rules' own order."""
+
+    op: str
+    op_slug: str
+    key: str
+    signature: str
+    dtype: str
+    before: Status
+    after: Status
+    reason: str
+    is_worse: bool
+
+
+@dataclass(frozen=True)
+class Transition:
+    """Two successive runs of one source on one GPU at one evidence level, and what moved between them.
+
+    ``environment`` is what differs around them, and empty where nothing known does. ``changes`` are those asked for,
+    worse ones first; ``n_worse`` and ``n_better`` count all of the two runs.
+    """
+
+    before: RunRow
+    after: RunRow
+    environment: tuple[EnvironmentChange, ...]
+    changes: tuple[CaseChange, ...]
+    n_common: int
+    n_worse: int
+    n_better: int
+    n_new: int
+    n_gone: int
+
+    @property
+    def cause(self) -> str:
+        """``torch 2.12.1 → 2.13.0; driver 6.14 → 6.16``, or that nothing known changed."""
+        told = [f"{one.name} {one.before or '(none)'} → {one.after or '(none)'}" for one in self.environment]
+        return "; ".join(told) if told else "nothing known changed"
+
+
+@dataclass(frozen=True)
+class ReleaseChange:
+    """The newest release seen on a GPU against the one before: cases that both have, newest status on each stack."""
+
+    gpu: Gpu
+    before: Stack
+    after: Stack
+    n_common: int
+    n_inconclusive: int
+    n_only_before: int
+    n_only_after: int
+    changes: tuple[CaseChange, ...]
+    n_worse: int
+    n_better: int
+
+
+# --- what is missing ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UnknownCases:
+    """Cases of one op on one GPU of which the newest status is inconclusive, with the most frequent reason."""
+
+    op: str
+    op_slug: str
+    n_cases: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Untested:
+    """What was never tested on one GPU at one evidence level.
+
+    ``ops`` are those of the knowledge base that no case was of, ``n_known_ops`` how many it has (``known_version`` is
+    the torch they are of). ``elsewhere`` are (op, dtype) pairs that other GPUs of this site have cases of.
+    """
+
+    gpu: Gpu
+    known_version: str
+    n_known_ops: int
+    ops: tuple[str, ...]
+    elsewhere: tuple[tuple[str, str], ...]
+    inconclusive: tuple[UnknownCases, ...]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A file that is no part of the site: ``slug`` is the message's (docs/messages.md), ``reason`` its sentence."""
+
+    path: str
+    slug: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class SiteFacts:
+    """What the site as a whole says of itself. Nothing here depends on when or where it was built."""
+
+    audit_version: str
+    n_runs: int
+    n_ops: int
+    n_cases: int
+    n_copies: int
+    n_left_out: int
+    n_odd_clocks: int
+    newest: str
+    shares: tuple[Share, ...]
