@@ -12,9 +12,9 @@ import math
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from audit.errors import AuditError
 from audit.schema import Arg, Named, Phase, TensorSpec
@@ -235,32 +235,41 @@ def decode(cls: type[T], value: Any) -> T:
     """Builds ``cls`` from JSON. Unknown fields are ignored (a newer writer), missing ones and wrong types raise."""
     if not isinstance(value, dict):
         raise DecodeError(f"expected an object for {cls.__name__}, got {type(value).__name__}")
-    hints = _hints(cls)  # type: ignore[arg-type]  # a class is hashable; mypy sees type[T]
     arguments: dict[str, Any] = {}
-    for f in dataclasses.fields(cls):  # type: ignore[arg-type]  # callers pass dataclasses
-        if f.name in value:
-            arguments[f.name] = _decode_field(cls, f.name, hints[f.name], value[f.name])
-        elif f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING:
-            raise DecodeError(f"{cls.__name__} lacks the field {f.name!r}")
+    for name, decoder, is_required in _field_decoders(cls):  # type: ignore[arg-type]  # a class is hashable; mypy sees type[T]
+        if name in value:
+            try:
+                arguments[name] = decoder(value[name])
+            except DecodeError:
+                raise
+            except (TypeError, ValueError, RecursionError) as error:
+                raise DecodeError(f"{cls.__name__}.{name}: {error}") from error
+        elif is_required:
+            raise DecodeError(f"{cls.__name__} lacks the field {name!r}")
     return cls(**arguments)
 
 
+_Decoder: TypeAlias = Callable[[Any], Any]
+
+
 @cache
-def _hints(cls: type) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
+def _field_decoders(cls: type) -> tuple[tuple[str, _Decoder, bool], ...]:
+    """(name, what builds it from JSON, whether it must be there) of each field. Made once: a run has thousands."""
+    hints = typing.get_type_hints(cls)
+    own: dict[str, _Decoder] = {"args": _args, "kwargs": _kwargs} if cls.__name__ == "Case" else {}
+    missing = dataclasses.MISSING
+    return tuple(
+        (f.name, own.get(f.name) or _decoder(hints[f.name]), f.default is missing and f.default_factory is missing)
+        for f in dataclasses.fields(cls)
+    )
 
 
-def _decode_field(cls: type, name: str, hint: Any, value: Any) -> Any:
-    if cls.__name__ == "Case" and name == "args":
-        return tuple(arg_from_json(item) for item in _as_list(value))
-    if cls.__name__ == "Case" and name == "kwargs":
-        return tuple(_decode_kwarg(item) for item in _as_list(value))
-    try:
-        return _decode_as(hint, value)
-    except DecodeError:
-        raise
-    except (TypeError, ValueError, RecursionError) as error:
-        raise DecodeError(f"{cls.__name__}.{name}: {error}") from error
+def _args(value: Any) -> tuple[Arg, ...]:
+    return tuple(arg_from_json(item) for item in _as_list(value))
+
+
+def _kwargs(value: Any) -> tuple[tuple[str, Arg], ...]:
+    return tuple(_decode_kwarg(item) for item in _as_list(value))
 
 
 def _decode_kwarg(item: Any) -> tuple[str, Arg]:
@@ -275,32 +284,64 @@ def _as_list(value: Any) -> list[Any]:
     return value
 
 
-def _decode_as(hint: Any, value: Any) -> Any:
+def _as_object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise DecodeError(f"expected an object, got {type(value).__name__}")
+    return value
+
+
+def _decoder(hint: Any) -> _Decoder:
+    """What builds a value of the type ``hint`` from JSON, or raises DecodeError."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        return _decode_union(inner, value)
+        return _union(inner)
     if origin is typing.Literal:
-        if value not in inner:
-            raise DecodeError(f"expected one of {', '.join(map(str, inner))}, got {_shown(value)}")
-        return value
+        return _literal(inner)
+    if origin is tuple and len(inner) == 2 and inner[1] is Ellipsis:
+        each = _decoder(inner[0])
+        return lambda value: tuple([each(item) for item in _as_list(value)])
     if origin is tuple:
-        items = _as_list(value)
-        if len(inner) == 2 and inner[1] is Ellipsis:
-            return tuple(_decode_as(inner[0], item) for item in items)
-        if len(items) != len(inner):
-            raise DecodeError(f"expected {len(inner)} items, got {len(items)}")
-        return tuple(_decode_as(part, item) for part, item in zip(inner, items, strict=True))
+        return _fixed(tuple(_decoder(part) for part in inner))
     if origin is frozenset:
-        return frozenset(_decode_as(inner[0], item) for item in _as_list(value))
+        each = _decoder(inner[0])
+        return lambda value: frozenset([each(item) for item in _as_list(value)])
     if origin in (dict, Mapping):
-        if not isinstance(value, dict):
-            raise DecodeError(f"expected an object, got {type(value).__name__}")
-        return {_position(key) if inner[0] is int else key: _decode_as(inner[1], item) for key, item in value.items()}
-    if hint is TensorSpec and isinstance(value, dict) and set(value) == {"tensor"}:
-        return decode(TensorSpec, value["tensor"])
+        return _mapping(inner[0], _decoder(inner[1]))
+    if hint is TensorSpec:
+        return _tensor_spec
     if dataclasses.is_dataclass(hint):
-        return decode(hint, value)  # type: ignore[arg-type]  # is_dataclass admits instances, hints are types
-    return _decode_plain(hint, value)
+        return lambda value: decode(hint, value)  # type: ignore[arg-type]  # is_dataclass admits instances, hints are types
+    return _plain(hint)
+
+
+def _literal(allowed: tuple[Any, ...]) -> _Decoder:
+    def build(value: Any) -> Any:
+        if value not in allowed:
+            raise DecodeError(f"expected one of {', '.join(map(str, allowed))}, got {_shown(value)}")
+        return value
+
+    return build
+
+
+def _fixed(parts: tuple[_Decoder, ...]) -> _Decoder:
+    def build(value: Any) -> tuple[Any, ...]:
+        items = _as_list(value)
+        if len(items) != len(parts):
+            raise DecodeError(f"expected {len(parts)} items, got {len(items)}")
+        return tuple([part(item) for part, item in zip(parts, items, strict=True)])
+
+    return build
+
+
+def _mapping(key: Any, each: _Decoder) -> _Decoder:
+    if key is int:
+        return lambda value: {_position(name): each(item) for name, item in _as_object(value).items()}
+    return lambda value: {name: each(item) for name, item in _as_object(value).items()}
+
+
+def _tensor_spec(value: Any) -> TensorSpec:
+    is_tagged = isinstance(value, dict) and set(value) == {"tensor"}
+    return decode(TensorSpec, value["tensor"] if is_tagged else value)
 
 
 def _position(key: str) -> int:
@@ -310,28 +351,44 @@ def _position(key: str) -> int:
     return int(key)
 
 
-def _decode_union(inner: tuple[Any, ...], value: Any) -> Any:
-    if value is None and types.NoneType in inner:
-        return None
+def _union(inner: tuple[Any, ...]) -> _Decoder:
+    is_optional = types.NoneType in inner
     options = [part for part in inner if part is not types.NoneType]
-    for part in options:
-        if part in (bool, int, str) and type(value) is part:
+    exact = frozenset(part for part in options if part in (bool, int, str))
+    decoders = [_decoder(part) for part in options]
+
+    def build(value: Any) -> Any:
+        if value is None and is_optional:
+            return None
+        if type(value) in exact:
             return value
-    error: DecodeError | None = None
-    for part in options:
-        try:
-            return _decode_as(part, value)
-        except DecodeError as caught:
-            error = caught
-    raise error or DecodeError(f"unexpected {_shown(value)}")
+        error: DecodeError | None = None
+        for each in decoders:
+            try:
+                return each(value)
+            except DecodeError as caught:
+                error = caught
+        raise error or DecodeError(f"unexpected {_shown(value)}")
+
+    return build
 
 
-def _decode_plain(hint: Any, value: Any) -> Any:
+def _plain(hint: Any) -> _Decoder:
     if hint is float:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
-        if value in ("inf", "-inf", "nan"):
-            return float(value)
-    elif hint in (bool, int, str) and type(value) is hint:
+        return _float
+    name = getattr(hint, "__name__", hint)
+
+    def build(value: Any) -> Any:
+        if type(value) is not hint:
+            raise DecodeError(f"expected {name}, got {_shown(value)}")
         return value
-    raise DecodeError(f"expected {getattr(hint, '__name__', hint)}, got {_shown(value)}")
+
+    return build
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    if value in ("inf", "-inf", "nan"):
+        return float(value)
+    raise DecodeError(f"expected float, got {_shown(value)}")

@@ -22,6 +22,7 @@ _INT64 = 1 << 63
 _MAX_ITEM_BYTES = 16
 #: torch's kernels take 64 at most.
 _MAX_DIMENSIONS = 128
+_PLAIN = frozenset((str, bool, int, float, type(None)))
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,99}")
 _OP = re.compile(r"[A-Za-z_]\w{0,63}::\w[\w.]{0,199}", re.ASCII)
 _SETTING = re.compile(r"torch(\.[a-z_][a-z0-9_]{0,63}){1,8}")
@@ -48,18 +49,18 @@ def check_cases(cases: Iterable[Case]) -> None:
 
 def check_amounts(record: Any) -> None:
     """Raises DecodeError where a count, a time or a length in a record or its parts is negative or endless."""
-    if record is None or isinstance(record, (str, int, float)):
-        return
     if isinstance(record, (tuple, Mapping)):
         for item in record.values() if isinstance(record, Mapping) else record:
-            check_amounts(item)
+            if type(item) not in _PLAIN:  # most items by far
+                check_amounts(item)
     elif dataclasses.is_dataclass(record):
         kind: type = type(record)
         for name, is_amount in _fields(kind):
             value = getattr(record, name)
-            if is_amount and isinstance(value, (int, float)) and not 0 <= value < math.inf:
-                raise DecodeError(f"{type(record).__name__}.{name} is {value}")
-            check_amounts(value)
+            if type(value) not in _PLAIN:
+                check_amounts(value)
+            elif is_amount and isinstance(value, (int, float)) and not 0 <= value < math.inf:
+                raise DecodeError(f"{kind.__name__}.{name} is {value}")
 
 
 @cache
