@@ -11,7 +11,7 @@ import re
 #: The letters of a slug that come from a name; the digest behind them keeps it from being one of Windows' devices.
 _READABLE = 48
 INDEX, MATRIX, LEFT_OUT = "index.html", "matrix.html", "left-out.html"
-CASES_CSV, CASES_JSON, RUNS_JSON = "downloads/cases.csv", "downloads/cases.json", "downloads/runs.json"
+CELLS_CSV, CELLS_JSON, RUNS_JSON = "downloads/cells.csv", "downloads/cells.json", "downloads/runs.json"
 
 
 def slug(name: str, *identity: str, digits: int = 8) -> str:
@@ -36,7 +36,8 @@ def run_page(run: str) -> str:
 
 
 def run_summary(run: str) -> str:
-    return f"runs/{run}.summary.json"
+    """The run's ``summary.json``, packed: a page of links to it stays a page, and 2,000 of them some 50 MB."""
+    return f"runs/{run}.summary.json.gz"
 
 
 def model_page(model: str) -> str:

@@ -12,6 +12,8 @@ from typing import Literal, TypeAlias
 from audit.rules.coverage import percentage
 from audit.schema import Backend, Evidence, Phase, Status
 
+#: Changes of a transition or a release that are listed; all are counted.
+MAX_CHANGES = 200
 #: What is shown of a run's date: ``future`` and ``past`` (before torch was) cannot be, ``unread`` is no date.
 Clock: TypeAlias = Literal["ok", "future", "past", "unread"]
 
@@ -225,8 +227,7 @@ def efficiency(device_us: float | None, floor_us: float | None) -> float | None:
 class RunRow:
     """A run in a list. ``created`` is as the file says, ``date`` as ``2026-12-01`` (empty unless ``clock`` is ok).
 
-    ``path`` is where the file lay, below what was given, for people. ``rank`` orders runs, oldest first: by date where
-    it can be, else by the versions of what ran.
+    ``path`` is where the file lay, below what was given, for people.
     """
 
     slug: str
@@ -236,7 +237,6 @@ class RunRow:
     created: str
     date: str
     clock: Clock
-    rank: int
     audit_version: str
     is_complete: bool
     path: str
@@ -335,9 +335,13 @@ class EnvironmentChange:
     after: str
 
 
+#: By the rules' own order; ``unknown`` where one of the two is inconclusive, which is neither broken nor mended.
+Direction: TypeAlias = Literal["worse", "better", "unknown"]
+
+
 @dataclass(frozen=True)
 class CaseChange:
-    """A case whose status differs between two runs or stacks. ``is_worse`` by the rules' own order."""
+    """A case whose status differs between two runs or stacks. ``reason`` is that of the finding after, if any."""
 
     op: str
     op_slug: str
@@ -347,7 +351,7 @@ class CaseChange:
     before: Status
     after: Status
     reason: str
-    is_worse: bool
+    direction: Direction
 
 
 @dataclass(frozen=True)
@@ -355,7 +359,8 @@ class Transition:
     """Two successive runs of one source on one GPU at one evidence level, and what moved between them.
 
     ``environment`` is what differs around them, and empty where nothing known does. ``changes`` are those asked for,
-    worse ones first; ``n_worse`` and ``n_better`` count all of the two runs.
+    worse ones first and at most ``MAX_CHANGES``; ``n_worse``, ``n_better`` and ``n_unknown`` count all of the two runs.
+    ``n_common`` cases are in both, ``n_new`` are in no run before, ``n_gone`` are not in the later one.
     """
 
     before: RunRow
@@ -365,6 +370,7 @@ class Transition:
     n_common: int
     n_worse: int
     n_better: int
+    n_unknown: int
     n_new: int
     n_gone: int
 
@@ -389,6 +395,7 @@ class ReleaseChange:
     changes: tuple[CaseChange, ...]
     n_worse: int
     n_better: int
+    n_unknown: int
 
 
 # --- what is missing ----------------------------------------------------------------------------------------------

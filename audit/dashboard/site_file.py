@@ -17,4 +17,4 @@ class SiteFile:
 
     path: str
     depends: str
-    make: Callable[[], str | Iterable[str]]
+    make: Callable[[], str | bytes | Iterable[str]]
