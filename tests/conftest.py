@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser import browser
+
+__all__ = ["browser"]  # a fixture: one Chromium for all tests of pages
+
 #: Tests measure; what a test of the hour before has measured would hide what it looks for.
 os.environ["AUDIT_CACHE"] = "off"
 

@@ -2,56 +2,30 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 import pytest
 
 from audit.report.page import render
 from audit.report.rows import case_rows, op_rows
 from audit.verdicts import Judgement
-
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium drives the browser")
-
-BROWSER = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+from tests.browser import (
+    BROWSER_MARKS,
+    Browser,
+    drain,
+    media,
+    press,
+    print_pages,
+    save,
+    screen,
+    type_into,
+    until,
+    visit,
+    without_javascript,
 )
-DRIVER = shutil.which("chromedriver")
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        BROWSER is None or DRIVER is None, reason="needs chromium and chromedriver (Debian: chromium-driver)"
-    ),
-]
-
-Browser = Any  # selenium's WebDriver, which is not imported where there is none
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for flag in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--window-size=1300,1000",
-    ):
-        options.add_argument(flag)
-    options.add_argument("--disable-background-networking")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    driver.set_page_load_timeout(60)
-    yield driver
-    driver.quit()
+pytestmark = BROWSER_MARKS
 
 
 @pytest.fixture(scope="module")
@@ -66,22 +40,12 @@ def llama_page(llama_judgement: Judgement, tmp_path_factory: pytest.TempPathFact
     return save(render(llama_judgement), tmp_path_factory.mktemp("llama_page") / "report.html")
 
 
-def save(content: str, path: Path) -> str:
-    path.write_text(content, encoding="utf-8")
-    return f"file://{quote(str(path))}"
-
-
 @pytest.fixture
 def opened(browser: Browser, page: str) -> Browser:
     """The page, freshly loaded in the system's own theme."""
     visit(browser, page)
     browser.execute_script("localStorage.clear(); delete document.documentElement.dataset.theme")
     return browser
-
-
-def visit(browser: Browser, address: str) -> None:
-    browser.get("about:blank")  # so that a new fragment of the same page loads it again
-    browser.get(address)
 
 
 def ops(browser: Browser, column: int = 0) -> list[str]:
@@ -96,23 +60,6 @@ def shown_cases(browser: Browser) -> list[str]:
     script = """return [...document.querySelectorAll("tbody.op:not([hidden]) .case:not([hidden])")]
         .map((c) => c.dataset.status)"""
     return list(browser.execute_script(script))
-
-
-def press(browser: Browser, selector: str) -> None:
-    browser.execute_script("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
-    browser.find_element("css selector", selector).click()
-
-
-def type_into(browser: Browser, name: str, text: str) -> None:
-    browser.find_element("name", name).send_keys(text)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Waits for the page's script, which filters 80 ms after the last key."""
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, "the page did not get there"
-        time.sleep(0.05)
 
 
 def test_sorting_by_a_column_orders_the_rows_and_a_second_click_reverses_them(opened: Browser) -> None:
@@ -251,27 +198,22 @@ return [...faint];
 
 
 def test_on_a_phone_nothing_is_wider_than_the_screen(opened: Browser) -> None:
-    metrics = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
-    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    try:
+    with screen(opened, 390, mobile=True):
         press(opened, "#expand")
         assert opened.execute_script("return document.documentElement.scrollWidth") <= 390
         script = "return [...document.querySelectorAll('.case')].map((c) => c.getBoundingClientRect().right)"
         assert max(opened.execute_script(script)) <= 390
         names = "return [...document.querySelectorAll('.opname')].map((n) => n.getBoundingClientRect().width)"
         assert min(opened.execute_script(names)) > 90
-    finally:
-        opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_the_print_holds_every_case_open_and_no_controls(opened: Browser, tmp_path: Path) -> None:
     n_pages = print_pages(opened, tmp_path)
     assert n_pages >= 8  # 60 open cases; folded they are three pages
-    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    try:
+    # About an A4 sheet: no column may be left out for want of room.
+    with media(opened, "print"), screen(opened, 650, 900):
         assert not opened.find_element("id", "filters").is_displayed()
         assert opened.find_element("css selector", ".banner").is_displayed()
-        opened.set_window_size(650, 900)  # about an A4 sheet: no column may be left out for want of room
         assert all(head.is_displayed() for head in opened.find_elements("css selector", "#ops > thead th"))
         opened.execute_script("dispatchEvent(new Event('beforeprint'))")
         script = (
@@ -280,9 +222,6 @@ def test_the_print_holds_every_case_open_and_no_controls(opened: Browser, tmp_pa
         assert opened.execute_script(script) == 60
         opened.execute_script("dispatchEvent(new Event('afterprint'))")
         assert opened.execute_script("return document.querySelectorAll('.case[open]').length") == 0
-    finally:
-        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-        opened.set_window_size(1300, 1000)
 
 
 def test_the_print_of_a_filtered_page_holds_what_is_shown_and_says_so(opened: Browser, tmp_path: Path) -> None:
@@ -294,23 +233,13 @@ def test_the_print_of_a_filtered_page_holds_what_is_shown_and_says_so(opened: Br
     assert note == "Filtered: 4 of 60 cases are shown (op addmm)."
 
 
-def print_pages(browser: Browser, folder: Path) -> int:
-    """Prints to a PDF and counts its pages."""
-    pdf = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
-    (folder / "report.pdf").write_bytes(pdf)
-    return pdf.count(b"/Type /Page\n") or pdf.count(b"/Type /Page ")
-
-
 def test_without_javascript_every_case_is_there_to_read(browser: Browser, page: str) -> None:
-    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
-    try:
+    with without_javascript(browser):
         visit(browser, page)
         summaries = browser.find_elements("css selector", ".case > summary")
         assert len(summaries) == 60
         assert all(summary.is_displayed() for summary in summaries)
         assert not browser.find_element("id", "filters").is_displayed()
-    finally:
-        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
 def test_the_report_of_a_real_run_sorts_filters_opens_and_prints(
@@ -354,13 +283,6 @@ def test_nothing_is_logged_and_no_request_leaves(
     assert logged == []
     assert [url for url in requests if not url.startswith(("file://", "data:", "about:"))] == []
     assert len([url for url in requests if url.startswith("file://")]) == 1
-
-
-def drain(browser: Browser) -> tuple[list[str], list[str]]:
-    """What was written to the console, and every address that was asked for, since the last look."""
-    logged = [entry["message"] for entry in browser.get_log("browser")]
-    messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    return logged, [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
 
 
 def test_hostile_names_become_text_and_never_elements(
