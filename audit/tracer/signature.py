@@ -101,7 +101,9 @@ class Folding:
         if isinstance(arg, torch.device):
             if arg.type == "meta":
                 raise NotReplayable(META)
-            host = self.accelerator and arg.type == "cpu" and virtual_gpu.here.target != "cuda"
+            # C++ that fills in the device of its tensor says "cpu" on the virtual GPU too: there only a program's own
+            # word means the host, or each cast and each change of layout would be a copy back.
+            host = self.accelerator and arg.type == "cpu" and (virtual_gpu.here.target == "cpu" or not self._virtual)
             return (_NAMED, "device", "cpu" if host else "device")
         if isinstance(arg, torch.Generator):
             # A generator that a redirected program made for the GPU is one of the CPU here.

@@ -241,6 +241,21 @@ def test_a_copy_back_is_recorded_as_one() -> None:
     assert "aten::add.Tensor" in {item.what for item in trace.not_audited}
 
 
+def test_a_cast_a_layout_and_a_copy_within_the_gpu_stay_on_it() -> None:
+    def program() -> None:
+        x = torch.ones(2, 3, 4, 4, device="cuda")
+        x.half()
+        x.to(memory_format=torch.channels_last)
+        x.to(x.device, copy=True)
+        torch.zeros_like(x, dtype=torch.float64)
+        with torch.autocast("cuda", torch.bfloat16):
+            torch.nn.functional.linear(x, torch.ones(5, 4, device="cuda", requires_grad=True)).sum().backward()
+
+    devices = [dict(case.kwargs).get("device") for case in traced(program).cases]
+    assert len([device for device in devices if device is not None]) == 5
+    assert set(devices) == {None, Named("device", "device")}
+
+
 def test_the_batch_sizes_of_a_packed_sequence_stay_on_the_host() -> None:
     def program() -> None:
         lstm, x = torch.nn.LSTM(3, 2).cuda(), torch.randn(4, 2, 3, device="cuda")
