@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from audit.run_records import RunHeader
-from audit.schema import IMPORTED, Status
+from audit.schema import IMPORTED, Evidence, Status
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,14 @@ class EvidenceText:
 
 def evidence_text(header: RunHeader) -> EvidenceText:
     """The banner for a run; only ``measured`` may state what works on AMD."""
-    evidence, device = header.evidence, header.device
+    device = header.device
     where = f"{device.name} ({device.arch})" if device.arch and device.arch != device.name else device.name
-    if header.source.kind == IMPORTED:
+    return evidence_words(header.evidence, header.source.kind == IMPORTED, where, device.arch)
+
+
+def evidence_words(evidence: Evidence, is_imported: bool, where: str, arch: str) -> EvidenceText:
+    """The banner of this level; ``where`` is the device for people, ``arch`` what a prediction was made for."""
+    if is_imported:
         return _imported_text(evidence == "measured", where)
     if evidence == "measured":
         return EvidenceText("Measured on AMD", f"Every case was replayed on {where} through HIP.", True)
@@ -64,7 +69,7 @@ def evidence_text(header: RunHeader) -> EvidenceText:
         )
     return EvidenceText(
         "Predicted · not measured on AMD",
-        f"No device ran. Each case was matched with the knowledge base for {device.arch or 'the chosen GPU'}.",
+        f"No device ran. Each case was matched with the knowledge base for {arch or 'the chosen GPU'}.",
         False,
     )
 
