@@ -9,12 +9,13 @@ when read and when writing goes on.
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from audit import strict_json
 from audit.codec import DecodeError, decode, encode
@@ -129,6 +130,11 @@ def read_run(path: Path) -> Run:
     return _assemble(path, _lines(path))
 
 
+def read_content(path: Path, content: bytes) -> Run:
+    """A run file that is in memory already; ``path`` is for messages. Raises as ``read_run`` does."""
+    return _assemble(path, _checked(path, io.BytesIO(content)))
+
+
 def _lines(path: Path) -> Iterator[bytes]:
     """The lines with their ends; the last has none where it was cut off. Raises UsageError before one of no measure."""
     try:
@@ -136,14 +142,16 @@ def _lines(path: Path) -> Iterator[bytes]:
             facts = os.fstat(file.fileno())
             if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_RUN_BYTES:
                 raise UsageError(f"cannot read {path}: it is no file, or has {facts.st_size} bytes", "unreadable-run")
-            while line := file.readline(MAX_LINE_BYTES + 1):
-                if len(line) > MAX_LINE_BYTES:
-                    raise UsageError(
-                        f"{path} has a line of over {MAX_LINE_BYTES} bytes, and is no run file", "not-a-run"
-                    )
-                yield line
+            yield from _checked(path, file)
     except OSError as error:
         raise UsageError(f"cannot read the run file {path}: {error.strerror}", "unreadable-run") from error
+
+
+def _checked(path: Path, file: BinaryIO) -> Iterator[bytes]:
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        if len(line) > MAX_LINE_BYTES:
+            raise UsageError(f"{path} has a line of over {MAX_LINE_BYTES} bytes, and is no run file", "not-a-run")
+        yield line
 
 
 def _assemble(path: Path, lines: Iterable[bytes]) -> Run:

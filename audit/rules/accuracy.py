@@ -59,10 +59,15 @@ def beyond_allowance(
     for comparison in _judged(measurement):
         if comparison.standard != "numeric":
             continue
-        same_dtype = comparison.reference == "same-dtype" or _is_double(comparison)
-        allowed = thresholds.allowed_ratio_same_dtype if same_dtype else thresholds.allowed_ratio
+        allowed = allowed_ratio(comparison, thresholds)
         if comparison.worst_ratio > allowed:
             yield _beyond(case, comparison, allowed)
+
+
+def allowed_ratio(comparison: Comparison, thresholds: Thresholds) -> float:
+    """How many times its floor the worst element of a numeric output may be off."""
+    same_dtype = comparison.reference == "same-dtype" or _is_double(comparison)
+    return thresholds.allowed_ratio_same_dtype if same_dtype else thresholds.allowed_ratio
 
 
 def _is_double(comparison: Comparison) -> bool:
