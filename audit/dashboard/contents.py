@@ -13,6 +13,7 @@ from audit.dashboard.rows import (
     LeftOut,
     MatrixCell,
     ModelRow,
+    OpFinding,
     OpRow,
     ReleaseChange,
     RunCase,
@@ -48,6 +49,9 @@ class Contents(Protocol):
 
     def signatures(self, op: str) -> Iterator[SignatureRow]:
         """Every case of the op (by its slug): phase, dtype, signature."""
+
+    def findings(self, op: str) -> tuple[OpFinding, ...]:
+        """Of the newest observation on each stack: worst first, then by how many; at most ``MAX_FINDINGS``."""
 
     def models(self) -> tuple[ModelRow, ...]:
         """By name."""

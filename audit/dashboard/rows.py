@@ -12,6 +12,8 @@ from typing import Literal, TypeAlias
 from audit.rules.coverage import percentage
 from audit.schema import Backend, Evidence, Phase, Status
 
+#: Findings of an op that are listed.
+MAX_FINDINGS = 50
 #: Changes of a transition or a release that are listed; all are counted.
 MAX_CHANGES = 200
 #: What is shown of a run's date: ``future`` and ``past`` (before torch was) cannot be, ``unread`` is no date.
@@ -213,6 +215,31 @@ class SignatureRow:
     observations: tuple[Observation, ...]
 
 
+@dataclass(frozen=True)
+class KnownRow:
+    """A documented behaviour or public issue that explains a finding: from the knowledge base, not from a run file."""
+
+    title: str
+    link: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class OpFinding:
+    """The finding that made the status of ``n_cases`` (case, stack) pairs of an op, in the words of one of them.
+
+    Those with one code and one message are one. ``key`` is the signature of the first of them.
+    """
+
+    code: str
+    status: Status
+    message: str
+    known: KnownRow | None
+    n_cases: int
+    stack_slugs: tuple[str, ...]
+    key: str
+
+
 def efficiency(device_us: float | None, floor_us: float | None) -> float | None:
     """The least time over the time taken, at most 1; None where one is not known."""
     if device_us is None or floor_us is None or device_us <= 0:
@@ -251,6 +278,7 @@ class CauseRow:
     code: str
     status: Status
     message: str
+    known: KnownRow | None = None
 
 
 @dataclass(frozen=True)

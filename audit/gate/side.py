@@ -101,7 +101,7 @@ def side_of(judgement: Judgement) -> Side:
         settings=header.settings,
         created=header.created,
         audit_version=header.audit_version,
-        incomplete=_incomplete(run),
+        incomplete=incomplete(run),
         causes=tuple(
             Cause(cause.code, cause.status, cause.message)
             for cause in judgement.root_causes
@@ -110,7 +110,8 @@ def side_of(judgement: Judgement) -> Side:
     )
 
 
-def _incomplete(run: Run) -> str:
+def incomplete(run: Run) -> str:
+    """Why a run is no whole one; empty where it is."""
     header = run.header
     if not run.cases:
         return "it has no case"
