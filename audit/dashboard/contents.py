@@ -8,22 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, Protocol, TypeAlias
 
+from audit.dashboard.change_rows import LeftOut, ReleaseChange, Transition, Untested
 from audit.dashboard.rows import (
     Gpu,
-    LeftOut,
     MatrixCell,
     ModelRow,
     OpFinding,
     OpRow,
-    ReleaseChange,
     RunCase,
     RunPage,
     RunRow,
     SignatureRow,
     SiteFacts,
     Stack,
-    Transition,
-    Untested,
 )
 
 #: What a digest is asked of: one thing by its slug, or all there is.

@@ -7,7 +7,9 @@ form, or judged by other rules is thrown away.
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -39,11 +41,13 @@ CREATE TABLE model(id INTEGER PRIMARY KEY, slug TEXT NOT NULL UNIQUE, name TEXT 
 CREATE TABLE run(
     id INTEGER PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE, header TEXT NOT NULL, model INTEGER NOT NULL,
     stack INTEGER NOT NULL, created TEXT NOT NULL, audit_version TEXT NOT NULL, opset TEXT NOT NULL,
-    is_complete INTEGER NOT NULL, headline TEXT NOT NULL, digest TEXT NOT NULL, summary BLOB NOT NULL,
+    is_complete INTEGER NOT NULL, headline TEXT NOT NULL, tally TEXT NOT NULL, digest TEXT NOT NULL,
+    summary BLOB NOT NULL,
     slug TEXT NOT NULL DEFAULT '', label TEXT NOT NULL DEFAULT '', copies TEXT NOT NULL DEFAULT '[]',
     date TEXT NOT NULL DEFAULT '', clock TEXT NOT NULL DEFAULT 'ok', place INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE op(
-    id INTEGER PRIMARY KEY, op TEXT NOT NULL UNIQUE, slug TEXT NOT NULL UNIQUE, op_class TEXT NOT NULL);
+    id INTEGER PRIMARY KEY, op TEXT NOT NULL UNIQUE, slug TEXT NOT NULL UNIQUE, op_class TEXT NOT NULL,
+    n_runs INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE signature(
     id INTEGER PRIMARY KEY, op INTEGER NOT NULL, key TEXT NOT NULL, phase TEXT NOT NULL, signature TEXT NOT NULL,
     dtype TEXT NOT NULL, dtypes TEXT NOT NULL, UNIQUE(key, op, phase, signature));
@@ -124,11 +128,12 @@ class Database:
         with told_apart():
             values = (
                 sha256, header, self._model(run), self._stack(digest.stack), run.created, run.audit_version, run.opset,
-                not run.end, run.headline, strict_json.dumps(encode(run)), digest.summary,
+                not run.end, run.headline, json.dumps(_tally(digest.cases)), strict_json.dumps(encode(run)),
+                digest.summary,
             )  # fmt: skip
             number = self.connection.execute(
                 "INSERT INTO run(sha256, header, model, stack, created, audit_version, opset, is_complete, headline, "
-                "digest, summary) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "tally, digest, summary) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 values,
             ).lastrowid
             rows = {self._signature(case): self._seen(case) for case in digest.cases}
@@ -222,6 +227,11 @@ class Database:
     def _number(self, select: str, identity: tuple[object, ...]) -> int | None:
         found = self.connection.execute(select, identity).fetchone()
         return None if found is None else int(found[0])
+
+
+def _tally(cases: Iterable[CaseDigest]) -> list[tuple[Status, int]]:
+    counts = Counter(case.status for case in cases)
+    return [(status, counts[status]) for status in READING_ORDER if counts[status]]
 
 
 def _connected(path: Path | None) -> sqlite3.Connection:

@@ -130,7 +130,7 @@ def _run_digest(judgement: Judgement) -> RunDigest:
         source_kind=one_line(header.source.kind, SHORT),
         created=one_line(header.created, SHORT),
         audit_version=one_line(header.audit_version, SHORT),
-        opset=_opset(run.cases),
+        opset=opset_version((case.key, case.op, case.phase) for case in run.cases),
         n_cases=len(run.cases),
         n_recorded=header.n_recorded,
         ops=tuple((status, int(ops[status])) for status in READING_ORDER if ops[status]),
@@ -151,9 +151,9 @@ def _texts(pairs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((one_line(name, SHORT), one_line(value)) for name, value in sorted(pairs.items())[:_MAX_ROWS])
 
 
-def _opset(cases: Iterable[Case]) -> str:
-    """The same for the same cases in any order, whatever machine and torch traced them."""
-    lines = sorted(f"{case.key} {case.op} {case.phase}\n" for case in cases)
+def opset_version(cases: Iterable[tuple[str, str, str]]) -> str:
+    """Of the (key, op, phase) of cases: the same for the same cases in any order, on any machine. 12 hex digits."""
+    lines = sorted(f"{key} {op} {phase}\n" for key, op, phase in cases)
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:12]
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from audit.dashboard.rows import LeftOut
+from audit.dashboard.change_rows import LeftOut
 from audit.errors import UsageError
 from audit.report.text import one_line
 

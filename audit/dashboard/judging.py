@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 import audit
+from audit.dashboard.change_rows import LeftOut
 from audit.dashboard.digest import Digest, digest
 from audit.dashboard.gather import MAX_RUN_BYTES, RUN_FILE, RunFile, open_run
-from audit.dashboard.rows import LeftOut
 from audit.errors import AuditError
 from audit.report.text import one_line
 from audit.rules.judge import judge

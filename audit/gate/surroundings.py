@@ -19,7 +19,7 @@ _GROUPS: tuple[tuple[str, str], ...] = (
 #: In the order of telling; what fits no pattern is of the machine.
 GROUPS = (*(group for _, group in _GROUPS), "machine")
 #: Settings of the audit that are of no weight for what a case does.
-_WITHOUT_WEIGHT = frozenset(("values", "alternatives_limit_s"))
+WITHOUT_WEIGHT = frozenset(("values", "alternatives_limit_s"))
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def environment_differences(baseline: Side, candidate: Side) -> tuple[Environmen
     """By group, then by name; an empty text is a thing that only the other side has."""
     old, new = (_surroundings(side) for side in (baseline, candidate))
     found = [
-        EnvironmentDifference(_group(name), name, old.get(name, ""), new.get(name, ""))
+        EnvironmentDifference(group_of(name), name, old.get(name, ""), new.get(name, ""))
         for name in {**old, **new}
         if old.get(name, "") != new.get(name, "")
     ]
@@ -103,11 +103,12 @@ def environment_differences(baseline: Side, candidate: Side) -> tuple[Environmen
 
 
 def _surroundings(side: Side) -> dict[str, str]:
-    settings = {f"setting {name}": value for name, value in side.settings.items() if name not in _WITHOUT_WEIGHT}
+    settings = {f"setting {name}": value for name, value in side.settings.items() if name not in WITHOUT_WEIGHT}
     return {**side.environment, **settings, "device": _gpu(side), "rocm-audit": side.audit_version}
 
 
-def _group(name: str) -> str:
+def group_of(name: str) -> str:
+    """Whom to ask about a thing around a run, by its name."""
     return next((group for pattern, group in _GROUPS if re.fullmatch(pattern, name)), "machine")
 
 
