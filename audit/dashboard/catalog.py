@@ -177,8 +177,8 @@ class Catalog:
     def _gpu_share(self, stack: Stack) -> Share:
         """Each case once, with its newest status on the GPU, whatever the versions."""
         rows = self._base.execute(
-            "SELECT signature.key, op.op, signature.phase, newest.status, run.audit_version, model.name, MAX(run.place) "
-            "FROM newest JOIN stack ON stack.id = newest.stack JOIN run ON run.id = newest.run "
+            "SELECT signature.key, op.op, signature.phase, newest.status, run.audit_version, model.name, "
+            "MAX(run.place) FROM newest JOIN stack ON stack.id = newest.stack JOIN run ON run.id = newest.run "
             "JOIN model ON model.id = run.model JOIN signature ON signature.id = newest.signature "
             "JOIN op ON op.id = signature.op WHERE stack.gpu_slug = ? GROUP BY newest.signature",
             (stack.gpu_slug,),
