@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import audit
 from audit.config import OPTIONS as CONFIGURABLE
 from audit.config import find_options
+from audit.dashboard_command import add_dashboard
 from audit.doctor_command import add_doctor
 from audit.errors import AuditError, UnfinishedError, UsageError
 from audit.gate_command import add_gate
@@ -23,9 +24,17 @@ from audit.trace_command import add_trace
 from audit.trace_verbs import add_verbs, joined
 
 #: In the order of ``rocm-audit --help``.
-COMMANDS: tuple[Callable[[Any], None], ...] = (add_run, add_trace, add_verbs, add_report, add_gate, add_doctor)
+COMMANDS: tuple[Callable[[Any], None], ...] = (
+    add_run,
+    add_trace,
+    add_verbs,
+    add_report,
+    add_gate,
+    add_dashboard,
+    add_doctor,
+)
 #: Commands of the design that this version does not have yet; named so that nobody takes them for script names.
-PLANNED = ("dashboard", "opset", "predict", "explain", "sources")
+PLANNED = ("opset", "predict", "explain", "sources")
 
 _EXAMPLES = """examples:
   rocm-audit model.py                        trace, replay on the GPU here, judge, report
@@ -39,6 +48,7 @@ _EXAMPLES = """examples:
   rocm-audit run trace.json.gz               a torch.profiler trace of a GPU: time, path, library
   rocm-audit report reports/model --format html,junit
   rocm-audit gate baseline reports/model     fail on what got worse since another run
+  rocm-audit dashboard reports -o site       a site from many runs: what works where, what changed
 exit codes: 0 finished, 1 --fail-on or a gate tripped, 2 wrong use, 3 could not finish"""
 
 

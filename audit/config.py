@@ -28,6 +28,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
         "first-call-limit", "steady-limit",
     ),
     "gate": ("policy", "format", "output"),
+    "dashboard": ("output", "cache"),
 }  # fmt: skip
 
 

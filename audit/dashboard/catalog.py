@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
-import audit
 from audit import strict_json
 from audit.codec import decode
 from audit.dashboard import history, missing
@@ -62,8 +61,9 @@ _RUN = (
 class Catalog:
     """All runs of a site; see ``contents.Contents``. The data base was arranged (``audit.dashboard.arrange``)."""
 
-    def __init__(self, database: Database, left_out: Iterable[LeftOut] = ()) -> None:
+    def __init__(self, database: Database, version: str, left_out: Iterable[LeftOut] = ()) -> None:
         self._base = database.connection
+        self._version = version
         self._left_out = tuple(left_out)
 
     # --- all of it ----------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ class Catalog:
         ).fetchone()
         n_copies = sum(len(json.loads(copies)) for (copies,) in self._base.execute("SELECT copies FROM run"))
         return SiteFacts(
-            audit.__version__,
+            self._version,
             one[0],
             one[1],
             one[2],
@@ -108,7 +108,7 @@ class Catalog:
 
     def digest(self, about: About, slug: str = "") -> str:
         """Over the rows that the answers are made of."""
-        total = hashlib.sha256(audit.__version__.encode())
+        total = hashlib.sha256(self._version.encode())
         for row in self._rows_about(about, slug):
             total.update(repr(row).encode())
         return total.hexdigest()
@@ -349,7 +349,6 @@ class Catalog:
         )  # fmt: skip
 
     def summary(self, run: str) -> bytes:
-        """The run's ``summary.json``, packed."""
         found = self._base.execute("SELECT summary FROM run WHERE slug = ?", (run,)).fetchone()
         if found is None:
             raise KeyError(run)

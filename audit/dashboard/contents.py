@@ -61,6 +61,9 @@ class Contents(Protocol):
     def cases(self, run: str) -> Iterator[RunCase]:
         """Of one run: worst first, then by device time."""
 
+    def summary(self, run: str) -> bytes:
+        """The run's ``summary.json``, packed with gzip."""
+
     def transitions(self, model: str = "", op: str = "", limit: int = 200) -> tuple[Transition, ...]:
         """Newest first: successive runs between which a status moved; of one model, one op's changes, or all.
 

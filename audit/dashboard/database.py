@@ -104,6 +104,9 @@ class Database:
 
     def remove(self, digests: Iterable[str]) -> None:
         """Forgets runs, and with them what only they had."""
+        digests = tuple(digests)
+        if not digests:
+            return
         with told_apart(), self.connection as base:
             for sha256 in digests:
                 found = base.execute("SELECT id FROM run WHERE sha256 = ?", (sha256,)).fetchone()

@@ -240,17 +240,8 @@ def stack_of(header: RunHeader) -> Stack:
     )
     # Evidence leads, so that no name of a device can be made to share a slug with one of other evidence.
     place = slug(f"{told[0]} {told[1]} {gpu}", *told)
-    return Stack(
-        slug=slug(f"{told[0]} {told[1]} {gpu} {runtime} {torch}", *told),
-        evidence=header.evidence,
-        is_imported=is_imported,
-        backend=device.backend,
-        gpu=gpu,
-        gpu_slug=place,
-        arch=arch,
-        runtime=runtime,
-        torch=torch,
-    )
+    name = slug(f"{told[0]} {told[1]} {gpu} {runtime} {torch}", *told)
+    return Stack(name, header.evidence, is_imported, device.backend, gpu, place, arch, runtime, torch)
 
 
 def gpu_name(device: DeviceInfo) -> str:

@@ -103,17 +103,22 @@ def _below(root: Path, left_out: list[LeftOut]) -> Iterator[tuple[Path, str]]:
             with os.scandir(folder) as listing:
                 entries = sorted(listing, key=lambda entry: entry.name)
         except OSError as error:
-            _leave_out(left_out, label, "unreadable-run", f"cannot be listed: {error.strerror}")
+            _leave_out(left_out, label, slug="unreadable-run", reason=f"cannot be listed: {error.strerror}")
             continue
         below = []
         for entry in entries:
             inner = _joined(label, entry.name)
             if entry.is_symlink():
                 if entry.name == RUN_FILE or _is_folder(entry):
-                    _leave_out(left_out, inner, "link-not-followed", "is a symbolic link, and links are not followed")
+                    _leave_out(
+                        left_out,
+                        inner,
+                        slug="link-not-followed",
+                        reason="is a symbolic link, and links are not followed",
+                    )
             elif entry.is_dir(follow_symlinks=False):
                 if depth >= MAX_DEPTH:
-                    _leave_out(left_out, inner, "too-large-run", f"lies deeper than {MAX_DEPTH} folders")
+                    _leave_out(left_out, inner, slug="too-large-run", reason=f"lies deeper than {MAX_DEPTH} folders")
                 else:
                     below.append((Path(entry.path), inner, depth + 1))
             elif entry.name.endswith(".jsonl") and entry.name != _BESIDE:
@@ -133,7 +138,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _leave_out(left_out: list[LeftOut], label: str, slug: str, reason: str) -> None:
+def _leave_out(left_out: list[LeftOut], label: str, *, slug: str, reason: str) -> None:
     left_out.append(LeftOut(label, slug, reason))
 
 
@@ -161,22 +166,25 @@ def _looked_at(path: Path, label: str, is_given: bool, left_out: list[LeftOut]) 
                 return None
             if not first:
                 _leave_out(
-                    left_out, label, "not-a-run", "is empty: an audit that was killed before it wrote its header"
+                    left_out,
+                    label,
+                    slug="not-a-run",
+                    reason="is empty: an audit that was killed before it wrote its header",
                 )
                 return None
             if n_bytes > MAX_RUN_BYTES:
                 said = f"has {n_bytes:,} bytes, over {MAX_RUN_BYTES:,}; a dashboard takes runs of some 25,000 cases"
-                _leave_out(left_out, label, "too-large-run", said)
+                _leave_out(left_out, label, slug="too-large-run", reason=said)
                 return None
             file.seek(0)
             header = file.readline(_HEADER_BYTES)
             file.seek(0)
             digest, n_lines, whole = _digest(iter(lambda: file.read(_BLOCK), b""))
     except OSError as error:
-        _leave_out(left_out, label, "unreadable-run", f"cannot be read: {error.strerror or error}")
+        _leave_out(left_out, label, slug="unreadable-run", reason=f"cannot be read: {error.strerror or error}")
         return None
     if n_lines > MAX_LINES:
-        _leave_out(left_out, label, "too-large-run", f"has {n_lines:,} lines, over {MAX_LINES:,}")
+        _leave_out(left_out, label, slug="too-large-run", reason=f"has {n_lines:,} lines, over {MAX_LINES:,}")
         return None
     return RunFile(path, label, digest, hashlib.sha256(header).hexdigest(), whole)
 

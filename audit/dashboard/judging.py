@@ -16,7 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import TypeAlias
 
-import audit
 from audit.dashboard.change_rows import LeftOut
 from audit.dashboard.digest import Digest, digest
 from audit.dashboard.gather import MAX_RUN_BYTES, RUN_FILE, RunFile, open_run
@@ -40,7 +39,7 @@ Judged: TypeAlias = "tuple[str, Digest] | LeftOut"
 @cache
 def judging_version() -> str:
     """A digest over the rules, the knowledge and what reads and reduces runs: another one judges all runs again."""
-    home = Path(audit.__file__).parent
+    home = Path(__file__).parent.parent
     files = [*home.glob("*.py"), *(home / name for name in _FILES)]
     files += [file for room in _ROOMS for file in (home / room).rglob("*") if file.is_file()]
     total = hashlib.sha256()
@@ -76,15 +75,17 @@ def judge_file(file: RunFile) -> Judged:
         with os.fdopen(open_run(file.path, follow=True), "rb") as opened:
             content = opened.read(MAX_RUN_BYTES + 1)
         if len(content) > MAX_RUN_BYTES:
-            return LeftOut(file.label, "too-large-run", "has grown beyond what a dashboard takes while it was read")
+            return LeftOut(
+                file.label, slug="too-large-run", reason="has grown beyond what a dashboard takes while it was read"
+            )
         return hashlib.sha256(content).hexdigest(), digest(judge(read_content(Path(RUN_FILE), content)))
     except AuditError as error:
         return LeftOut(file.label, error.slug, one_line(str(error).removesuffix(f" [{error.slug}]"), 400))
     except OSError as error:
-        return LeftOut(file.label, "unreadable-run", f"cannot be read: {error.strerror or error}")
+        return LeftOut(file.label, slug="unreadable-run", reason=f"cannot be read: {error.strerror or error}")
     except Exception as error:  # noqa: BLE001  # a worker's loop: one file that our rules trip over must not end the site
         said = one_line(f"{type(error).__name__}: {error}", 300)
-        return LeftOut(file.label, "unjudged-run", f"could not be judged, by a fault of rocm-audit: {said}")
+        return LeftOut(file.label, slug="unjudged-run", reason=f"could not be judged, by a fault of rocm-audit: {said}")
 
 
 def _pool(n_processes: int) -> ProcessPoolExecutor:
@@ -129,4 +130,4 @@ def _alone(file: RunFile) -> Judged:
         with _pool(1) as pool:
             return pool.submit(judge_file, file).result()
     except BrokenProcessPool:
-        return LeftOut(file.label, "unjudged-run", "ended the process that judged it (out of memory?)")
+        return LeftOut(file.label, slug="unjudged-run", reason="ended the process that judged it (out of memory?)")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pandas
 
+from audit.report.cells import safe_cell
 from audit.report.device_time import side_rows_by_key
 from audit.report.rows import CaseRow, case_rows
 from audit.verdicts import Judgement, SideBySide, SideRow
@@ -16,9 +17,6 @@ COLUMNS = (
 )  # fmt: skip
 #: Where another device's run stands beside this one.
 SIDE_COLUMNS = ("there_us", "step_cost_us", "there_library", "there_device")
-
-#: A cell that begins so is run as a formula by spreadsheets (OWASP, "CSV Injection").
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def render(judgement: Judgement) -> str:
@@ -45,7 +43,7 @@ def frame(judgement: Judgement) -> pandas.DataFrame:
         rows += [_only_there(row, beside) for row in beside.only_there]
     columns = COLUMNS if beside is None else (*COLUMNS, *SIDE_COLUMNS)
     # Objects, so that a count stays an integer beside an empty cell.
-    cells = [tuple(_cell(value) for value in row) for row in rows]
+    cells = [tuple(safe_cell(value) for value in row) for row in rows]
     table: pandas.DataFrame = pandas.DataFrame(cells, columns=list(columns), dtype=object)
     return table
 
@@ -83,10 +81,3 @@ def _values(row: CaseRow) -> tuple[str | float | None, ...]:
         v.library, " ".join(row.dtypes), v.signature, " ".join(finding.code for finding in row.findings),
         "\n".join(finding.message for finding in row.findings), "\n".join(v.modules), "\n".join(v.sources),
     )  # fmt: skip
-
-
-def _cell(value: str | float | None) -> str | float | None:
-    if isinstance(value, str):
-        clean = value.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")
-        return "'" + clean if clean.startswith(_FORMULA_STARTS) else clean
-    return value
