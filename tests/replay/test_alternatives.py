@@ -31,7 +31,10 @@ def slow(call):
     if call.args[0].is_contiguous():
         call.sleep(60)
     return call.run(*call.args, **call.kwargs)
-FAULTS = {"aten::mm.default": strided, "aten::silu.default": half}
+def coarse(call):
+    cut = lambda x: (x.view(torch.int32) & ~0x1FFF).view(torch.float32)
+    return call.run(cut(call.args[0]), cut(call.args[1]))
+FAULTS = {"aten::bmm.default": coarse, "aten::mm.default": strided, "aten::silu.default": half}
 FAULTS |= {"aten::exp.default": fragile, "aten::cos.default": slow, "aten::miopen_convolution.default": wrong}
 """
 CONTIGUOUS, FLOAT32 = Change(layout="contiguous"), Change(dtype="float32")
@@ -69,6 +72,15 @@ def test_a_kernel_wrong_only_in_half_precision_is_right_in_float32_after_roundin
     assert ratios([as_it_was, in_float32]) == [True, False]
     [comparison] = in_float32.comparisons
     assert comparison.actual.dtype == comparison.expected.dtype == "bfloat16"
+
+
+def test_what_a_mechanism_explains_of_an_alternative_is_told(pool, build):
+    """Else TF32, which the default settings of a convolution allow, would pass for a wrong answer of the cure."""
+    case = build.case("aten::bmm.default", build.tensor([2, 8, 64]), build.tensor([2, 64, 4], storage=1))
+    [alternative] = tried(pool, case, CONTIGUOUS)
+    [comparison] = alternative.comparisons
+    assert [found.mechanism for found in comparison.explanations] == ["tf32-operands"]
+    assert comparison.explanations[0].left_fraction < 0.1
 
 
 def test_attention_held_to_math_takes_the_fused_path_under_the_default_settings(pool, build):
