@@ -416,7 +416,7 @@ def _by_name(case: Case, run: CpuRun, mutated: list[int]) -> dict[str, torch.Ten
 
 
 def _is_cast(expected: Expected, output: dict[str, Any]) -> bool:
-    """Whether the output is of another dtype than the case gives: its operands were, too, and no mechanism knows them."""
+    """Whether the output is of another dtype than the case gives: so were its operands, and no mechanism fits."""
     return torch_dtype(output["stored_dtype"]) != torch_dtype(expected.fact.dtype)
 
 
