@@ -1,0 +1,47 @@
+"""The first page of a site, and the one that says how to read all others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from audit.dashboard.contents import Contents
+from audit.dashboard.links import INDEX
+from audit.dashboard.pages.evidence import EVIDENCE_MEANINGS
+from audit.dashboard.pages.markup import page
+from audit.dashboard.pages.places import ABOUT
+from audit.dashboard.site_file import SiteFile
+
+NEWEST_RUNS = 8
+SHOWN_MODELS = 12
+#: Simulated and predicted devices that are not folded away.
+SHOWN_SIMULATED = 3
+
+
+def front_files(contents: Contents) -> Iterator[SiteFile]:
+    """``index.html`` and ``about.html``."""
+    depends = contents.digest("site")
+    yield SiteFile(INDEX, depends, lambda: _index(contents))
+    yield SiteFile(
+        ABOUT,
+        depends,
+        lambda: page(
+            "about.html", ABOUT, site=contents.site(), gpus=contents.gpus(), evidence_meanings=EVIDENCE_MEANINGS
+        ),
+    )
+
+
+def _index(contents: Contents) -> str:
+    models = contents.models()
+    return page(
+        "index.html",
+        INDEX,
+        site=contents.site(),
+        gpus=contents.gpus(),
+        releases=contents.releases(),
+        runs=list(islice(contents.runs(), NEWEST_RUNS)),
+        models=models[:SHOWN_MODELS],
+        n_models=len(models),
+        SHOWN_SIMULATED=SHOWN_SIMULATED,
+        untested=contents.untested(),
+    )

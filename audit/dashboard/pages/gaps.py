@@ -1,0 +1,24 @@
+"""What a site cannot tell: what was never tested, and files that are no part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from audit.dashboard.contents import Contents
+from audit.dashboard.links import LEFT_OUT
+from audit.dashboard.pages.markup import page
+from audit.dashboard.pages.places import UNTESTED
+from audit.dashboard.site_file import SiteFile
+
+
+def gap_files(contents: Contents) -> Iterator[SiteFile]:
+    """``untested.html`` and ``left-out.html``."""
+    depends = contents.digest("site")
+    yield SiteFile(
+        UNTESTED, depends, lambda: page("untested.html", UNTESTED, untested=contents.untested(), gpus=contents.gpus())
+    )
+    yield SiteFile(
+        LEFT_OUT,
+        depends,
+        lambda: page("left-out.html", LEFT_OUT, site=contents.site(), files=contents.left_out(), gpus=contents.gpus()),
+    )

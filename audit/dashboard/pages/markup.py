@@ -1,0 +1,152 @@
+"""Templates to pages: what a template may say, and how strangers' text becomes harmless. jinja2 escapes all of it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+
+from audit import __version__
+from audit.dashboard import links
+from audit.dashboard.pages import places
+from audit.dashboard.pages.assets import ASSETS_VERSION
+from audit.dashboard.pages.evidence import banner_of, texture
+from audit.dashboard.pages.listing import FIRST_ROWS
+from audit.dashboard.rows import Observation, Stack, Tally
+from audit.report import text
+from audit.report.legend import READING_ORDER, STATUS_TEXTS
+from audit.report.page import headline_parts, op_parts, web_link
+from audit.rules.coverage import percentage
+from audit.schema import Status
+
+TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
+MAX_MESSAGE = 600
+#: Signs of stacks beside a folded signature.
+MAX_STRIP = 12
+
+
+def page(template: str, path: str, **names: Any) -> str:
+    """The text of a page that will lie at ``path``: links in it lead from there."""
+    root = "../" * path.count("/")
+    return _environment().get_template(template).render(root=root, path=path, **names)
+
+
+@functools.cache
+def macro(template: str, name: str) -> Any:
+    """One macro of a template, to be called for each of many rows."""
+    return getattr(_environment().get_template(template).module, name)
+
+
+def stack_label(stack: Stack) -> str:
+    """``AMD Instinct MI300X · ROCm 7.2.1 · torch 2.13.0``."""
+    return " · ".join(filter(None, (stack.gpu, version_label(stack))))
+
+
+def version_label(stack: Stack) -> str:
+    """``ROCm 7.2.1 · torch 2.13.0``."""
+    return " · ".join(filter(None, (stack.runtime, torch_label(stack))))
+
+
+def torch_label(stack: Stack) -> str:
+    """``torch 2.13.0``; what stands there where it is no version."""
+    return f"torch {stack.torch}" if stack.torch[:1].isdigit() else stack.torch
+
+
+def token(value: str) -> str:
+    """A stranger's word as a word of the filters: without blanks, quotes or bars."""
+    return quote(value, safe="")
+
+
+def levels(stacks: Iterable[Stack]) -> list[tuple[str, bool]]:
+    """(evidence, is imported) of these stacks, each once."""
+    return list(dict.fromkeys((stack.evidence, stack.is_imported) for stack in stacks))
+
+
+def facets(**values: str) -> str:
+    """``status:slow phase:forward``: what a row of a list can be filtered by."""
+    return " ".join(f"{name}:{token(value)}" for name, value in values.items() if value)
+
+
+def observation_facets(stacks: dict[str, Stack], seen: Observation) -> str:
+    """What one observation of a case can be filtered by: status and stack must be those of the same one."""
+    stack = stacks[seen.stack_slug]
+    return facets(status=seen.status, stack=seen.stack_slug, evidence=stack.evidence_text)
+
+
+def ratio_text(ratio: float | None, allowance: float | None = None) -> str:
+    """``412×``, ``412× of 16×``: the largest error over its noise floor, and what the standard allows."""
+    if ratio is None:
+        return "–"
+    allowed = f" of {text.error_text(allowance)}×" if allowance is not None and ratio > allowance else ""
+    return f"{text.error_text(ratio)}×{allowed}"
+
+
+def segments(tally: Tally) -> list[tuple[Status, int, float, float]]:
+    """(status, cases, start, width) of a bar's pieces, best first; in percent, no piece thinner than one can see."""
+    order: tuple[Status, ...] = ("supported", *READING_ORDER[:-1])
+    present = [(status, tally.count(status)) for status in order if tally.count(status)]
+    widths = [max(100 * count / tally.total, 0.8) for _, count in present]
+    scale = 100 / sum(widths) if widths else 1.0
+    found, start = [], 0.0
+    for (status, count), width in zip(present, widths, strict=True):
+        found.append((status, count, round(start, 2), round(width * scale, 2)))
+        start += width * scale
+    return found
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        {
+            "line": text.one_line,
+            "message": lambda value: text.clipped(value, MAX_MESSAGE),
+            "count": text.count_text,
+            "time": text.time_text,
+            "error": text.error_text,
+            "web_link": web_link,
+            "op_parts": op_parts,
+            "headline_parts": headline_parts,
+            "short_op": text.short_op,
+            "all_stacks": lambda gpus: [stack for gpu in gpus for stack in gpu.stacks],
+            "levels": levels,
+            "twice": lambda value: (value, value),
+            "pairs": lambda rows, *names: [tuple(getattr(row, name) for name in names) for row in rows],
+            "uncounted": lambda statuses: [(status, None) for status in statuses],
+            "worst_first": lambda statuses: sorted(statuses, key=READING_ORDER.index),
+            "number": lambda value: "" if value is None else f"{value:.6g}",
+        }
+    )
+    names: dict[str, Any] = {
+        "STATUS_TEXTS": STATUS_TEXTS,
+        "READING_ORDER": READING_ORDER,
+        "FIRST_ROWS": FIRST_ROWS,
+        "assets_version": ASSETS_VERSION,
+        "audit_version": __version__,
+        "plural": text.plural,
+        "percentage": percentage,
+        "links": links,
+        "places": places,
+        "banner_of": banner_of,
+        "texture": texture,
+        "stack_label": stack_label,
+        "version_label": version_label,
+        "torch_label": torch_label,
+        "facets": facets,
+        "observation_facets": observation_facets,
+        "ratio_text": ratio_text,
+        "segments": segments,
+        "MAX_STRIP": MAX_STRIP,
+    }
+    made.globals.update(names)
+    return made

@@ -1,0 +1,67 @@
+"""A page for each op: what was seen of it where, every signature, findings, and when it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from audit.dashboard.contents import Contents
+from audit.dashboard.links import op_page
+from audit.dashboard.pages.grid import grid_of
+from audit.dashboard.pages.listing import FIRST_ROWS, Listing
+from audit.dashboard.pages.markup import macro, page
+from audit.dashboard.pages.matrix import columns
+from audit.dashboard.rows import OpRow, SignatureRow, Stack
+from audit.dashboard.site_file import SiteFile
+from audit.report.legend import READING_ORDER
+
+#: Changes of its history that a page shows.
+MAX_HISTORY = 40
+
+
+def op_files(contents: Contents) -> Iterator[SiteFile]:
+    """The page of every op, and the data of those with more signatures than a page holds."""
+    stacks = {stack.slug: stack for stack in contents.stacks()}
+    for op in contents.ops():
+        depends = contents.digest("op", op.slug)
+        listing = _listing(contents, op, stacks, depends)
+        yield SiteFile(op_page(op.slug), depends, _maker(contents, op, stacks, listing))
+        yield from listing.files()
+
+
+def _listing(contents: Contents, op: OpRow, stacks: dict[str, Stack], depends: str) -> Listing[SignatureRow]:
+    render = macro("signature.html", "signature")
+
+    def rows() -> Iterator[SignatureRow]:
+        found = contents.signatures(op.slug)
+        # What fits a page is put in order here; more stay in theirs, and the page's script puts them in order.
+        return iter(sorted(found, key=worst_rank)) if op.n_cases <= FIRST_ROWS else found
+
+    return Listing(f"op-{op.slug}", op.n_cases, depends, rows, lambda row: render(row, stacks, "../"))
+
+
+def worst_rank(row: SignatureRow) -> int:
+    """0 for the worst status: the order in which people want to read."""
+    return min((READING_ORDER.index(seen.status) for seen in row.observations), default=len(READING_ORDER))
+
+
+def _maker(
+    contents: Contents, op: OpRow, stacks: dict[str, Stack], listing: Listing[SignatureRow]
+) -> Callable[[], str]:
+    def make() -> str:
+        grid = grid_of(contents, op.slug)
+        by_dtype = grid.rows[0].by_dtype if grid.rows else ()
+        seen = tuple(sorted({cell.stack for _, cells in by_dtype for cell in cells}))
+        return page(
+            "op.html",
+            op_page(op.slug),
+            op=op,
+            columns=columns(grid, seen),
+            by_dtype=[(dtype, {cell.stack: cell for cell in cells}) for dtype, cells in by_dtype],
+            seen=[grid.stacks[i] for i in seen],
+            stacks=stacks,
+            findings=contents.findings(op.slug),
+            listing=listing,
+            transitions=contents.transitions(op=op.slug, limit=MAX_HISTORY),
+        )
+
+    return make
