@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 import jinja2
 
-from audit import __version__
 from audit.dashboard import links
 from audit.dashboard.pages import places
 from audit.dashboard.pages.assets import ASSETS_VERSION
@@ -132,7 +131,6 @@ def _environment() -> jinja2.Environment:
         "READING_ORDER": READING_ORDER,
         "FIRST_ROWS": FIRST_ROWS,
         "assets_version": ASSETS_VERSION,
-        "audit_version": __version__,
         "plural": text.plural,
         "percentage": percentage,
         "links": links,

@@ -1,0 +1,27 @@
+"""A site written as it is, without a data base: for tests of pages and of what they weigh."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from audit.dashboard.contents import Contents
+from audit.dashboard.registry import all_files
+from audit.dashboard.site_file import SiteFile
+
+
+def text_of(file: SiteFile) -> str:
+    """The whole content."""
+    made = file.make()
+    if isinstance(made, bytes):
+        return made.decode("latin-1")
+    return made if isinstance(made, str) else "".join(made)
+
+
+def write_site(contents: Contents, folder: Path) -> Path:
+    """Every file of the site; its folder."""
+    for file in all_files(contents):
+        path = folder / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made = file.make()
+        path.write_bytes(made if isinstance(made, bytes) else text_of(file).encode("utf-8"))
+    return folder

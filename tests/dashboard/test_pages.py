@@ -1,0 +1,258 @@
+"""Pages as files: they lead to each other, say their evidence, forbid scripts in them, and leave no row out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from audit.dashboard.links import op_slug
+from audit.dashboard.pages import site_files
+from audit.dashboard.pages.evidence import banner_of
+from audit.dashboard.pages.grid import GridCell, grid_of
+from audit.dashboard.pages.listing import FIRST_ROWS, Listing
+from audit.dashboard.pages.markup import facets, ratio_text, segments
+from audit.dashboard.rows import Stack, Tally
+from tests.dashboard.made_contents import DEVICES, MadeContents
+from tests.dashboard.site_on_disk import text_of, write_site
+
+
+class Links(HTMLParser):
+    """Addresses of a page, its ids, and elements that a content security policy would have to allow."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.ids: list[str] = []
+        self.inline: list[str] = []
+        self.titles = 0
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.addresses += [value for name in ("href", "src") if (value := found.get(name))]
+        self.ids += [value for name, value in attrs if name == "id" and value]
+        self.titles += tag == "h1"
+        handlers = [name for name in found if name.startswith("on") or name == "style"]
+        if handlers or tag == "style" or (tag == "script" and "src" not in found):
+            self.inline.append(f"<{tag} {handlers}>")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_site(MadeContents(), tmp_path_factory.mktemp("site"))
+
+
+def pages(site: Path) -> Iterator[tuple[Path, str]]:
+    for path in sorted(site.rglob("*.html")):
+        yield path, path.read_text(encoding="utf-8")
+
+
+def test_every_link_of_every_page_leads_to_a_file_and_to_a_place_in_it(site: Path) -> None:
+    ids = {path: set(Links(text).ids) for path, text in pages(site)}
+    dead = []
+    for path, text in pages(site):
+        for address in Links(text).addresses:
+            if address.startswith(("https:", "data:")):
+                continue
+            file, _, fragment = unquote(address).partition("#")
+            target = (path.parent / file.partition("?")[0]).resolve() if file else path
+            if not target.is_file():
+                dead.append(f"{path.name}: {address}")
+            elif fragment and "=" not in fragment and fragment not in ids[target]:
+                dead.append(f"{path.name}: {address} (no such place)")
+    # Runs of the made site have cases under names of their own, which no op's page has.
+    assert [link for link in dead if "#case-" not in link] == []
+    assert len(ids) == 16 + 5 + 3 + 15 + 9  # ops, GPUs, models, runs, and the pages that every site has
+
+
+def test_no_page_has_a_script_a_style_or_a_handler_in_it_and_each_forbids_them(site: Path) -> None:
+    for path, text in pages(site):
+        assert Links(text).inline == [], path
+        assert "script-src 'self' file:" in text, path
+        assert "default-src 'none'" in text, path
+
+
+def test_each_page_has_one_heading_ids_of_its_own_and_says_its_evidence_first(site: Path) -> None:
+    for path, text in pages(site):
+        links = Links(text)
+        assert links.titles == 1, path
+        assert len(links.ids) == len(set(links.ids)), path
+        assert text.index('aria-label="Evidence level"') < text.index("<h1"), path
+
+
+def stack(evidence: str, is_imported: bool = False) -> Stack:
+    return Stack("s", evidence, is_imported, "sim", "a GPU", "g", "gfx942", "ROCm 7.2", "2.13.0")  # type: ignore[arg-type]
+
+
+def test_only_a_page_with_nothing_but_measured_runs_has_a_calm_banner() -> None:
+    assert banner_of([stack("measured")]).title == "Measured on AMD"
+    assert banner_of([stack("simulated")]).title == "Simulated · not measured on AMD"
+    assert banner_of([stack("measured", True)]).title == "Imported · measured on AMD by another tool"
+    assert banner_of([stack("measured"), stack("simulated")]).title == "Partly measured on AMD"
+    mixed = banner_of([stack("simulated"), stack("stand-in"), stack("measured", True)])
+    assert mixed.title == "Not audited on AMD"
+    assert mixed.explanation == (
+        "This page shows results that were recorded on AMD by another tool, measured on an NVIDIA stand-in and "
+        "simulated. Each is marked; none says what works on AMD."
+    )
+    assert banner_of([]).title == "Nothing measured"
+
+
+def test_a_support_percentage_stands_on_pages_of_measured_devices_only(site: Path) -> None:
+    simulated = MadeContents(devices=DEVICES[3:])
+    for file in site_files(simulated):
+        if file.path.endswith(".html") and file.path != "about.html":
+            assert not re.search(r"[\d.]+ % supported", text_of(file)), file.path
+    assert re.search(r"66\.7 % supported: 40 of 60 cases; 6\.7 % inconclusive", (site / "index.html").read_text())
+
+
+# --- the matrix ---------------------------------------------------------------------------------------------------
+
+
+def test_troubles_that_were_measured_come_before_all_others() -> None:
+    grid = grid_of(MadeContents(devices=(DEVICES[0], DEVICES[3]), n_versions=1))
+    order = ["unsupported", "divergent", "falling_back", "slow"]
+
+    def rank(cells: dict[int, GridCell], column: int) -> int:
+        cell = cells.get(column)
+        return order.index(cell.status) if cell and cell.status in order else len(order)
+
+    ranks = [(rank(cells, 0), rank(cells, 1)) for _, cells in grid.within((0, 1))]
+    assert ranks == sorted(ranks)
+    assert len({first for first, _ in ranks}) > 1
+
+
+def test_a_cell_of_all_dtypes_has_the_worst_status_and_the_sum_of_counts() -> None:
+    cells = (GridCell(0, "supported", 4, 0, 0, False), GridCell(0, "slow", 3, 1, 1, True))
+    row = replace(grid_of(MadeContents()).rows[0], by_dtype=(("float16", cells[:1]), ("float32", cells[1:])))
+    assert row.merged((0,)) == {0: GridCell(0, "slow", 7, 1, 1, True)}
+    assert row.merged((0,))[0].text == "1/7"
+    assert row.merged((0,))[0].words == "slow, finding in 1 of 7 cases, 1 inconclusive, runs disagree"
+
+
+def test_the_data_of_the_matrix_has_every_cell_of_the_contents() -> None:
+    contents = MadeContents(n_ops=700)
+    files = {file.path: file for file in site_files(contents) if file.path.startswith("data/matrix")}
+    assert sorted(files) == ["data/matrix-1.js", "data/matrix-2.js", "data/matrix.js"]
+    found = {}
+    stacks = [one["slug"] for one in data(text_of(files["data/matrix.js"]))["stacks"]]
+    statuses = data(text_of(files["data/matrix.js"]))["statuses"]
+    for name in ("data/matrix-1.js", "data/matrix-2.js"):
+        for _, slug, by_dtype in data(text_of(files[name])):
+            for dtype, signs, counts in by_dtype:
+                numbers = iter(counts.split(","))
+                for i, sign in enumerate(signs):
+                    if sign != ".":
+                        total = int(next(numbers).split("/")[0])
+                        rank = "abcdef".find(sign) if sign.isalpha() else int(sign)
+                        found[slug, dtype, stacks[i]] = (statuses[rank], total, sign.isalpha())
+    expected = {
+        (cell.op_slug, cell.dtype, cell.stack_slug): (cell.status, cell.tally.total, cell.varies)
+        for cell in contents.matrix()
+    }
+    assert found == expected
+
+
+def data(text: str) -> object:
+    """What a file of data puts into the page."""
+    return json.loads(text[text.index("]=") + 2 : text.rindex(";")])
+
+
+# --- lists --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "n_shards"), [(0, 0), (200, 0), (201, 1), (1200, 1), (1201, 2)])
+def test_a_list_has_each_row_once_in_the_page_or_in_one_file(n: int, n_shards: int) -> None:
+    listing = Listing("rows", n, "", lambda: range(n), lambda row: f"<{row}>")
+    files = list(listing.files())
+    assert len(files) == n_shards == len(listing.shards)
+    told = "".join(listing.first()) + "".join(str(data(text_of(file))) for file in files)
+    assert told == "".join(f"<{row}>" for row in range(n))
+    assert sum(1 for _ in listing.first()) == min(n, FIRST_ROWS)
+
+
+def test_a_long_list_of_cases_goes_on_in_files_of_data() -> None:
+    contents = MadeContents(n_runs=1, n_cases=2500)
+    files = {file.path: file for file in site_files(contents)}
+    run = "run-run-00000-5f0c6d1a"
+    assert [path for path in files if path.startswith(f"data/{run}")] == [f"data/{run}-{i}.js" for i in (1, 2, 3)]
+    page = text_of(files["runs/run-00000-5f0c6d1a.html"])
+    assert f'data-shards="data/{run}-1.js data/{run}-2.js data/{run}-3.js"' in page
+    rest = "".join(str(data(text_of(files[f"data/{run}-{i}.js"]))) for i in (1, 2, 3))
+    keys = re.findall(r'id="(case-[^"]*)"', page) + re.findall(r'id="(case-[^"]*)"', rest)
+    assert keys == [f"case-{case.key}" for case in contents.cases("run-00000-5f0c6d1a")]
+
+
+def test_signatures_that_fit_their_page_stand_there_worst_first() -> None:
+    contents = MadeContents()
+    slug = op_slug("aten::mm.default")
+    page = next(text_of(file) for file in site_files(contents) if file.path == f"ops/{slug}.html")
+    statuses = re.findall(r'<details class="case s-([a-z_]+)"', page)
+    order = ["unsupported", "divergent", "falling_back", "slow", "inconclusive", "supported"]
+    assert len(statuses) == 12
+    assert statuses == sorted(statuses, key=order.index)
+
+
+# --- words --------------------------------------------------------------------------------------------------------
+
+
+def test_words_of_filters_hold_no_blank_and_no_bar() -> None:
+    assert facets(status="slow", dtype="a b|c:d", stack="") == "status:slow dtype:a%20b%7Cc%3Ad"
+
+
+def test_an_error_beyond_its_allowance_says_what_is_allowed() -> None:
+    assert ratio_text(412.5, 16.0) == "412× of 16×"
+    assert ratio_text(3.0, 16.0) == "3×"
+    assert ratio_text(float("inf"), 16.0) == "inf× of 16×"
+    assert ratio_text(None) == "–"
+
+
+def test_a_bar_fills_its_width_and_hides_no_status() -> None:
+    pieces = segments(Tally((("unsupported", 1), ("supported", 99_999))))
+    assert [(status, n) for status, n, _, _ in pieces] == [("supported", 99_999), ("unsupported", 1)]
+    assert pieces[1][3] > 0.7
+    assert sum(width for *_, width in pieces) == pytest.approx(100, abs=0.05)
+    assert segments(Tally()) == []
+
+
+HOSTILE = (
+    "<script>document.title='taken'</script>",
+    "\"onmouseover='alert(2)'",
+    "javascript:alert(3)",
+    "{{ 7 * 7 }}{% raw %}",
+    "../../../../etc/cron.d/x",
+    "</script><img src=x onerror=alert(1)>",
+    "x" * 5000,
+)
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Callable[[], MadeContents]:
+    def made() -> MadeContents:
+        return MadeContents(n_ops=12, n_models=6, names=HOSTILE, text="".join(HOSTILE[:6]))
+
+    return made
+
+
+def test_hostile_names_and_texts_become_text(hostile: Callable[[], MadeContents]) -> None:
+    n_pages = 0
+    for file in site_files(hostile()):
+        assert re.fullmatch(r"[a-z0-9/._-]+", file.path), file.path
+        text = text_of(file)
+        if file.path.endswith(".html"):
+            n_pages += 1
+            links = Links(text)
+            assert links.inline == [], file.path
+            assert [one for one in links.addresses if one.startswith("javascript")] == [], file.path
+            assert "<img src=x" not in text, file.path
+        elif file.path.startswith("data/"):
+            assert "<" not in text, file.path
+            assert "</script" not in text, file.path
+    assert n_pages == 12 + 5 + 6 + 15 + 9
