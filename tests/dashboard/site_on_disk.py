@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from audit.dashboard.contents import Contents
@@ -17,9 +18,11 @@ def text_of(file: SiteFile) -> str:
     return made if isinstance(made, str) else "".join(made)
 
 
-def write_site(contents: Contents, folder: Path) -> Path:
-    """Every file of the site; its folder."""
+def write_site(contents: Contents, folder: Path, wanted: str = "") -> Path:
+    """Every file of the site, or those whose paths this pattern matches; its folder."""
     for file in all_files(contents):
+        if not re.match(wanted, file.path):
+            continue
         path = folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         made = file.make()
