@@ -52,9 +52,10 @@ fidelity: $(VENV)/.test ## does a trace made without a GPU lead to the ops that 
 # On a GPU: make alarms DEVICE=cuda ALARMS="--jobs 12 --time-budget 240 --samples 3"
 DEVICE ?= sim
 ALARMS ?= --samples 3 --jobs $(JOBS)
-alarms: $(VENV)/.test ## how often a healthy device is accused, over the samples of torch's own op tests
+alarms: $(VENV)/.test $(VENV)/.zoo ## how often a healthy device is accused: samples of torch's op tests, the zoo's programs
 	@mkdir -p reports/alarms
 	$(RUN) tests.alarms --device "$(DEVICE)" $(ALARMS) -o "reports/alarms/$(DEVICE).json"
+	$(RUN) tests.alarms.zoo reports/zoo --device "$(DEVICE)" -o "reports/alarms/$(DEVICE)-zoo.json"
 	$(RUN) tests.alarms.page reports/alarms/*.json
 
 clean: ## remove .venv and everything that was built

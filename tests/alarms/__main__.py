@@ -24,10 +24,9 @@ import torch
 import audit
 from audit.replay.engine import DeviceLost, ReplaySettings
 from audit.replay.pool import Pool
-from audit.rules.judge import judge
 from audit.run_records import Run, RunEnd, RunHeader, Started
 from audit.schema import EVIDENCE_BY_BACKEND, Measurement, Source
-from tests.alarms.counted import as_json, row_of
+from tests.alarms.counted import counted
 from tests.alarms.recorded import Recorded, gpu_hidden, record
 from tests.alarms.samples import DTYPES, entries, samples
 
@@ -121,18 +120,9 @@ def replayed(recorded: Recorded, device: str, deadline: float) -> dict[str, Any]
         len(cases),
         len(cases),
     )
-    run = Run(header, cases, measurements, frozenset(started - measurements.keys()), RunEnd(complete=not lost))
-    verdicts = judge(run).verdicts
-    rows = [row_of(case, measurements.get(case.key), verdict) for case, verdict in zip(cases, verdicts, strict=True)]
-    return {
-        "evidence": header.evidence,
-        "device": info.name,
-        "torch": torch.__version__,
-        "date": header.created[:10],
-        "lost": lost,
-        "replayed_s": monotonic() - start,
-        "rows": [as_json(row) for row in rows],
-    }
+    ended = RunEnd(complete=not lost, reason=lost)
+    run = Run(header, cases, measurements, frozenset(started - measurements.keys()), ended)
+    return {**counted(run), "source": "samples", "torch": torch.__version__, "replayed_s": monotonic() - start}
 
 
 # --- jobs side by side -------------------------------------------------------------------------------------------

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 from audit.codec import signature_text
 from audit.comparison import Comparison
 from audit.knowledge.op_classes import class_of
+from audit.rules.judge import judge
+from audit.run_records import Run
 from audit.schema import Case, Measurement
 from audit.verdicts import Verdict
 from tests.alarms.recorded import dtype_of
@@ -50,6 +53,23 @@ class Row:
     def n_known(self) -> int:
         """Outputs whose numbers were found wrong, as a known behaviour explains."""
         return len({output for *_, output, _ in self.alarms}) - self.n_alarmed
+
+
+def counted(run: Run) -> dict[str, Any]:
+    """The run's cases as rows, and on what they were measured; its verdicts are made anew, by today's rules."""
+    rows = [
+        row_of(case, run.measurements.get(case.key), verdict)
+        for case, verdict in zip(run.cases, judge(run).verdicts, strict=True)
+        if case.key in run.measurements or case.key in run.started
+    ]
+    lost = run.end.reason if run.end is not None else "the run did not end by itself"
+    return {
+        "evidence": run.header.evidence,
+        "device": run.header.device.name,
+        "date": run.header.created[:10],
+        "lost": lost,
+        "rows": [as_json(row) for row in rows],
+    }
 
 
 def row_of(case: Case, measurement: Measurement | None, verdict: Verdict) -> Row:

@@ -1,6 +1,7 @@
-"""``python -m tests.alarms.page FILE...``: the rows of ``python -m tests.alarms`` as docs/false-alarms.md.
+"""``python -m tests.alarms.page FILE...``: the rows of ``python -m tests.alarms`` and ``tests.alarms.zoo`` as
+docs/false-alarms.md.
 
-Files of one device add up; devices come in the order in which they are named.
+Files of one device and source add up; they come in the order in which they are named.
 """
 
 from __future__ import annotations
@@ -28,14 +29,16 @@ EVIDENCE = {
     "measured": "an AMD GPU",
     "predicted": "nothing",
 }
+SOURCES = {"samples": "the samples of torch's op tests", "zoo": "the programs of the zoo"}
+COLUMNS = ("cases", "inconclusive", "outputs", "differ", "known", "alarms", "in 1,000")
 UNEXPLAINED = "**not explained**"
 
 HEAD = """# False alarms
 
 How often this audit accuses a healthy device. Torch's own tests have *sample inputs* for every op that OpInfo covers;
-these are run on the CPU, forward and backward, in twelve dtypes, their aten calls are recorded by the tracer, and every
-distinct case is replayed on the device and judged as any other (`make alarms`; [tests/alarms](../tests/alarms)). The
-zoo's programs on the simulated device have [a page of their own](zoo.md). `python -m tests.alarms.page` wrote this one.
+these are run on the CPU, forward and backward, in twelve dtypes. The [zoo](zoo.md) has programs with real classes of
+published packages. The aten calls of both are recorded by the tracer, and every distinct case is replayed on the device
+and judged as any other (`make alarms`; [tests/alarms](../tests/alarms)). `python -m tests.alarms.page` wrote this page.
 
 - *outputs*: outputs, changed arguments and gradients that were compared by value. Those whose values are free (random
   numbers, uninitialised memory, state private to a device) are not among them.
@@ -103,19 +106,35 @@ def counts(rows: Iterable[Row]) -> Counts:
 # --- the page ----------------------------------------------------------------------------------------------------
 
 
-def page(devices: Sequence[dict[str, Any]]) -> str:
-    """The whole document for one merged file of each device."""
-    return "\n".join([HEAD, *(line for device in devices for line in _section(device))]).rstrip() + "\n"
+def page(files: Sequence[dict[str, Any]]) -> str:
+    """The whole document for one merged file of each device and source."""
+    lines = [HEAD, *_summary(files), *(line for found in files for line in _section(found))]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _source(found: dict[str, Any]) -> str:
+    """``samples`` or ``zoo``; files were without it when there was one."""
+    return str(found.get("source", "samples"))
+
+
+def _summary(files: Sequence[dict[str, Any]]) -> Iterator[str]:
+    yield f"| {' | '.join(('device', 'cases of', *COLUMNS))} |"
+    yield "|---" * (len(COLUMNS) + 2) + "|"
+    for found in files:
+        name = f"{EVIDENCE[found['evidence']]} | {SOURCES[_source(found)]}"
+        yield _line(name, counts(from_json(row) for row in found["rows"]))
+    yield ""
 
 
 def _section(found: dict[str, Any]) -> Iterator[str]:
     rows = [from_json(row) for row in found["rows"]]
-    yield f"## On {EVIDENCE[found['evidence']]}"
+    yield f"## {SOURCES[_source(found)].capitalize()} on {EVIDENCE[found['evidence']]}"
     yield ""
+    distinct = f"{len(rows):,} distinct cases of {len({row.op for row in rows}):,} ops"
     yield (
-        f"{found['device']}, torch {found['torch']}, {found['date']}: {found['n_samples']:,} samples "
-        f"({found['n_raised']} raised on the CPU), {len(rows):,} distinct cases of {len({row.op for row in rows}):,} "
-        f"ops replayed in {found['replayed_s']:.0f} s." + (f" Not whole: {found['lost']}." if found["lost"] else "")
+        f"{found['device']}, torch {found['torch']}, {found['date']}: {_recorded(found)}, {distinct} replayed"
+        + (f" in {found['replayed_s']:.0f} s." if found["replayed_s"] else ".")
+        + (f" Not whole: {found['lost']}." if found["lost"] else "")
     )
     yield ""
     yield from _table("class", rows, lambda row: row.op_class, sorted({row.op_class for row in rows}))
@@ -124,14 +143,20 @@ def _section(found: dict[str, Any]) -> Iterator[str]:
     yield from _findings(rows)
 
 
+def _recorded(found: dict[str, Any]) -> str:
+    if _source(found) == "zoo":
+        return f"{found['n_samples']} programs, {found['n_calls']:,} calls"
+    return f"{found['n_samples']:,} samples ({found['n_raised']} raised on the CPU)"
+
+
 def _dtypes(rows: Iterable[Row]) -> list[str]:
     found = {row.dtype for row in rows}
     return [dtype for dtype in DTYPES if dtype in found] + sorted(found - set(DTYPES))
 
 
 def _table(name: str, rows: Sequence[Row], key: Callable[[Row], str], values: Sequence[str]) -> Iterator[str]:
-    yield f"| {name} | cases | inconclusive | outputs | differ | known | alarms | in 1,000 |"
-    yield "|---|---|---|---|---|---|---|---|"
+    yield f"| {' | '.join((name, *COLUMNS))} |"
+    yield "|---" * (len(COLUMNS) + 1) + "|"
     for value in values:
         yield _line(value, counts(row for row in rows if key(row) == value))
     yield _line("**all**", counts(rows))
@@ -205,11 +230,11 @@ def main() -> None:
     parser.add_argument("files", nargs="+", type=Path, help="what python -m tests.alarms wrote")
     parser.add_argument("-o", "--output", type=Path, default=DOCUMENT, help="the page (docs/false-alarms.md)")
     args = parser.parse_args()
-    by_device: dict[str, list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for path in args.files:
         found = json.loads(path.read_text())
-        by_device.setdefault(found["evidence"], []).append(found)
-    args.output.write_text(page([merged(parts) for parts in by_device.values()]))
+        groups.setdefault((found["evidence"], _source(found)), []).append(found)
+    args.output.write_text(page([merged(parts) for parts in groups.values()]))
 
 
 if __name__ == "__main__":

@@ -11,12 +11,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from audit.run_records import Run, RunEnd
 from tests.alarms.__main__ import merged
 from tests.alarms.counted import Row, as_json, from_json
 from tests.alarms.page import counts, explanations, page
 from tests.alarms.recorded import gpu_hidden, in_rounds
 from tests.alarms.samples import samples
+from tests.alarms.zoo import of_programs
 from tests.replay.conftest import Build
+from tests.rules.conftest import Build as Judged
 
 #: One of several classes, cheap, with outputs that a healthy device computes otherwise.
 A_FEW = ("addmm", "nn.functional.layer_norm", "nn.functional.gelu", "linalg.inv", "topk", "scatter_add")
@@ -72,6 +75,23 @@ def test_the_page_has_counts_denominators_and_inconclusive_shares() -> None:
     assert "| elementwise | 2 | 0 | 2 | 2 | 0 | 1 | 500.00 |" in text
     assert "| gemm | 1 | 100.0 % (1 INC902) | 0 | 0 | 0 | 0 |  |" in text
     assert "| NUM201 | `aten::sin.default` | 1 | float32 | output 0 is off by 1 | **not explained** |" in text
+
+
+def test_samples_and_programs_of_one_device_are_counted_apart() -> None:
+    programs = {**file(row(n_outputs=2)), "source": "zoo", "n_samples": 70, "n_calls": 32_280, "replayed_s": 0.0}
+    text = page([file(row()), programs])
+    assert "| the simulated device | the samples of torch's op tests | 1 | 0 | 1 | 1 | 0 | 0 | 0.00 |" in text
+    assert "| the simulated device | the programs of the zoo | 1 | 0 | 2 | 2 | 0 | 0 | 0.00 |" in text
+    assert "70 programs, 32,280 calls, 1 distinct cases of 1 ops replayed." in text
+
+
+def test_a_run_of_programs_has_rows_of_its_measured_cases() -> None:
+    judged = Judged()
+    cases = judged.case("aten::exp.default", key="exp-0"), judged.case("aten::log.default", key="log-0")
+    run = Run(judged.header(), cases, {"exp-0": judged.measurement(key="exp-0")}, end=RunEnd(False, "budget spent"))
+    found = of_programs(run, 70)
+    assert [from_json(values).op for values in found["rows"]] == ["aten::exp.default"]
+    assert (found["n_samples"], found["n_recorded_cases"], found["lost"]) == (70, 2, "budget spent")
 
 
 def test_every_explanation_is_a_sentence_for_a_code() -> None:

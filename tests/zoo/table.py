@@ -124,16 +124,26 @@ def run(arguments: Sequence[str]) -> None:
     subprocess.run([sys.executable, *arguments], cwd=CHECKOUT, env=environment, check=True, stdout=subprocess.DEVNULL)
 
 
-def replayed(traces: Sequence[Path], folder: Path) -> Mapping[str, Verdict]:
-    """Verdicts by case of all programs together."""
-    merged, output = folder / "merged" / "zoo.audit", folder / "run"
+def merged_trace(folder: Path) -> Path:
+    """Where the trace of all programs is."""
+    return folder / "merged" / "zoo.audit"
+
+
+def replay(traces: Sequence[Path], folder: Path, device: str = "sim") -> Path:
+    """The folder of the run of all programs together, made or gone on with; one for each kind of device."""
+    merged, output = merged_trace(folder), folder / ("run" if device == "sim" else f"run-{device.replace(':', '-')}")
     if not merged.exists():
         merged.parent.mkdir(exist_ok=True)
         run(["-m", "audit", "trace", "merge", *map(str, traces), "-o", str(merged)])
     print("replaying", flush=True)
     again = ["--resume"] if (output / "run.jsonl").exists() else []
-    run(["-m", "audit", "run", str(merged), "--device", "sim", "-q", "--format", "json", "-o", str(output), *again])
-    return {verdict.key: verdict for verdict in judge(read_run(output)).verdicts}
+    run(["-m", "audit", "run", str(merged), "--device", device, "-q", "--format", "json", "-o", str(output), *again])
+    return output
+
+
+def replayed(traces: Sequence[Path], folder: Path) -> Mapping[str, Verdict]:
+    """Verdicts by case of all programs together."""
+    return {verdict.key: verdict for verdict in judge(read_run(replay(traces, folder))).verdicts}
 
 
 def row_of(name: str, item: str, path: Path, verdicts: Mapping[str, Verdict]) -> Row:
