@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from audit.codec import encode, tensors_of
+from audit.codec import encode
 from audit.comparison import Comparison, TensorFact
 from audit.replay import widen
 from audit.replay.compare import Expected, fact_of, flat
@@ -37,7 +37,7 @@ from audit.replay.inputs import (
 )
 from audit.replay.noise import LOW_PRECISION, Locality, locality_of, rounds_once
 from audit.replay.on_cpu import cpu_op, note_of
-from audit.replay.operands import narrow_operands, spooled_operands
+from audit.replay.operands import narrow_operands, single_operands, spooled_operands
 from audit.replay.outcomes import attempt
 from audit.replay.overload import operand_names, resolve, written_operands
 from audit.replay.returned import (
@@ -56,6 +56,7 @@ from audit.replay.third_opinion import disagrees, seconded, third_way
 from audit.replay.threads import set_threads_for
 from audit.replay.ties import tie_of
 from audit.replay.undetermined import undetermined
+from audit.replay.winograd import winograd_of
 from audit.schema import Case, Outcome, TensorSpec, Timing
 
 #: Above this time for one fp64 run the second, perturbed one is left out.
@@ -204,7 +205,7 @@ class Reference:
             elif seconds <= PERTURB_LIMIT_S and _n_bytes(contents) <= PERTURB_LIMIT_BYTES:
                 apart = widen.movable(case) if locality == "element" else [None]
                 moved = [self._wide(case, lambda: op, contents, prepared.mutated, True, name)[0] for name in apart]
-                moved += self._in_float32(case, contents, prepared.mutated)
+                moved += [] if prepared.mutated else self._otherwise(case, contents)
             elif note_of(case):  # whose own error is that of one rounding
                 moved = [self._moved_narrow(case, contents, prepared.mutated)]
             else:
@@ -280,25 +281,16 @@ class Reference:
 
         return explained(case, comparisons, prepared.expected, actual, fresh, run)
 
-    def _in_float32(
-        self, case: Case, contents: dict[str, torch.Tensor], mutated: list[int]
-    ) -> list[dict[str, torch.Tensor]]:
-        """What an op that computes in float32 gives before it rounds to half precision: as noisy as any device's, also
-        where terms cancel that the CPU's own run happens to have exactly."""
-        operand = narrow_operands(case, contents)
-        if (
-            mutated
-            or not rounds_once(case)
-            or not any(torch_dtype(s.dtype) in LOW_PRECISION for s in tensors_of(case.args, case.kwargs))
-        ):
-            return []
+    def _otherwise(self, case: Case, contents: dict[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+        """What other ways of computing the same give in the case's own precision: as noisy as any device's may be.
 
-        def single(position: int, spec: TensorSpec) -> torch.Tensor:
-            tensor = operand(position, spec)
-            return tensor.float() if tensor.dtype in LOW_PRECISION else tensor
-
-        run = self._run(case, lambda: resolve(case.op), contents, single)
-        return [_by_name(case, run, mutated)] if isinstance(run, CpuRun) else []
+        In float32 before the rounding to half precision, also where terms cancel that the CPU's own run happens to have
+        exactly; by Winograd's algorithm where libraries have it.
+        """
+        single, winograd = single_operands(case, contents), winograd_of(case)
+        runs = [] if single is None else [self._run(case, lambda: resolve(case.op), contents, single)]
+        runs += [] if winograd is None else [self._run(case, lambda: winograd, contents)]
+        return [_by_name(case, run, []) for run in runs if isinstance(run, CpuRun)]
 
     def _moved_narrow(
         self, case: Case, contents: dict[str, torch.Tensor], mutated: list[int]
