@@ -17,7 +17,8 @@ from audit.comparison import Comparison, Explanation
 from audit.replay.anatomy import is_off, wrong_elements
 from audit.replay.compare import BLOCK, Expected, flat, noise_of
 from audit.replay.inputs import torch_dtype
-from audit.replay.mechanisms import MECHANISMS, Change, Mechanism
+from audit.replay.mechanisms import MECHANISMS, Change, Mechanism, is_factor
+from audit.replay.overload import operand_names
 from audit.schema import Case, TensorSpec
 
 #: Seconds for all mechanisms of a case; one is tried in any case.
@@ -58,7 +59,7 @@ def explained(
     explanations: dict[str, list[Explanation]] = {result.name: [] for result in wanted}
     deadline = time.perf_counter() + LIMIT_S
     for mechanism in _concerned(case):
-        instead = _outputs(mechanism, expected, fresh, run)
+        instead = _outputs(case, mechanism, expected, fresh, run)
         for result in wanted:
             if result.name in instead:
                 measured = _measured(mechanism, result, expected[result.name], actual(result.name), instead)
@@ -84,13 +85,13 @@ def _best(found: list[Explanation]) -> tuple[Explanation, ...]:
 
 
 def _outputs(
-    mechanism: Mechanism, expected: Mapping[str, Expected], fresh: Callable[[], Operand], run: WideRun
+    case: Case, mechanism: Mechanism, expected: Mapping[str, Expected], fresh: Callable[[], Operand], run: WideRun
 ) -> dict[str, torch.Tensor]:
     """What the mechanism would give, flat and in fp64, by output."""
     if mechanism.operand is None:
         instead = {name: _reference(item) for name, item in expected.items()}
     else:
-        instead = {name: flat(tensor) for name, tensor in run(_changed(fresh(), mechanism.operand)).items()}
+        instead = {name: flat(tensor) for name, tensor in run(_changed(case, fresh(), mechanism.operand)).items()}
     change = mechanism.result
     return {
         name: tensor if change is None else change(tensor.to(torch.float64), torch_dtype(expected[name].fact.dtype))
@@ -103,13 +104,15 @@ def _reference(expected: Expected) -> torch.Tensor | None:
     return expected.wide if expected.wide is not None else expected.same
 
 
-def _changed(wide: Operand, change: Change) -> Operand:
-    """Operands with the change made once to each storage, whole, since operands may share one."""
+def _changed(case: Case, wide: Operand, change: Change) -> Operand:
+    """Operands with the change made once to each storage of a factor, whole, since operands may share one."""
     done: set[int] = set()
+    names = operand_names(case)
 
     def operand(position: int, spec: TensorSpec) -> torch.Tensor:
         tensor = wide(position, spec)
-        if tensor.dtype == torch.float64 and spec.storage not in done:
+        is_changed = tensor.dtype == torch.float64 and is_factor(case.op, names[position])
+        if is_changed and spec.storage not in done:
             done.add(spec.storage)
             whole = torch.empty(0, dtype=tensor.dtype).set_(tensor.untyped_storage())
             whole.copy_(change(whole, torch_dtype(spec.dtype)))

@@ -28,6 +28,10 @@ PRODUCTS = frozenset(
     _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention
     """.split()
 )
+#: Operands that are added to a product behind the matrix unit: by name, and of ops where ``self`` is one.
+_ADDED = frozenset(("bias", "attn_mask", "attn_bias"))
+_ADDED_FIRST = frozenset(("addmm", "baddbmm", "addbmm", "addmv", "_addmm_activation"))
+
 _HALF = (torch.float16, torch.bfloat16)
 _OCP, _FNUZ = (torch.float8_e4m3fn, torch.float8_e5m2), (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
 
@@ -46,6 +50,11 @@ class Mechanism:
         """Whether it could act on a case with operands of these dtypes."""
         names = {str(dtype).removeprefix("torch.") for dtype in self.dtypes}
         return base_of(case.op) in PRODUCTS and bool(names & set(dtypes))
+
+
+def is_factor(op: str, operand: str) -> bool:
+    """Whether a matrix unit takes the operand of that name: what is only added to the product keeps its digits."""
+    return operand not in _ADDED and not (operand == "self" and base_of(op) in _ADDED_FIRST)
 
 
 def _mantissa(values: torch.Tensor, n_bits: int, cut: bool = False) -> torch.Tensor:
