@@ -1,7 +1,7 @@
 """Factors of a matrix that are free in signs, phases or order: what is compared in their place.
 
-Two right libraries give other singular vectors, eigenvectors and QR factors; their product is the matrix for all. So
-the product, the products of columns with each other, and the eigenvalues whatever their order are compared, each
+Two right libraries give other singular vectors, eigenvectors, QR and LU factors; their product is the matrix for all.
+So the product, the products of columns with each other, and the eigenvalues whatever their order are compared, each
 computed in double precision from the factors as they came, and rounded to their dtype once.
 """
 
@@ -31,6 +31,8 @@ _NO_FACTS = {
     "n_unwritten": 0, "first_unwritten": (), "n_not_repeated": 0, "unwritten": None, "not_repeated": None,
     "n_runs_differing": 0,
 }  # fmt: skip
+#: A quotient by way of a reciprocal may be a step above the bound of the quotient.
+_SLACK = 1e-2
 #: Sums of so many powers stand for eigenvalues in any order.
 _N_POWERS = 6
 
@@ -110,6 +112,18 @@ def _qr(q: torch.Tensor, r: torch.Tensor) -> Named:
     return {"Q R": q @ r, "Qh Q": q.mH @ q, "R below its diagonal": r.tril(-1)}
 
 
+def _lu(factors: torch.Tensor, pivots: torch.Tensor) -> Named:
+    """Which row is the pivot depends on the norm of complex numbers that a library takes, and on ties."""
+    order, lower, upper = torch.lu_unpack(factors, pivots)
+    return _plu(order, lower, upper)
+
+
+def _plu(order: torch.Tensor, lower: torch.Tensor, upper: torch.Tensor) -> Named:
+    """``lower`` has no element above 1 where the pivots were chosen, or above the root of 2 by the sum of two parts."""
+    bound = math.sqrt(2.0) if lower.is_complex() else 1.0
+    return {"P L U": order @ lower @ upper, "L beyond 1": (lower.abs() - bound * (1 + _SLACK)).clamp(min=0)}
+
+
 @dataclass(frozen=True)
 class _Form:
     """The names of the factors among the outputs, those of them that are free, and what is made of all."""
@@ -130,4 +144,6 @@ _FORMS: dict[str, _Form] = {
     "linalg_eigvals": _Form(("output",), ("output",), _eigenvalues),
     "_linalg_eigvals": _Form(("output",), ("output",), _eigenvalues),
     "linalg_qr": _Form(("Q", "R"), ("Q", "R"), _qr),
+    "linalg_lu_factor_ex": _Form(("LU", "pivots"), ("LU", "pivots"), _lu),
+    "linalg_lu": _Form(("P", "L", "U"), ("P", "L", "U"), _plu),
 }
