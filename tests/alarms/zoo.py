@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,9 @@ from tests.zoo import table
 def main(argv: list[str] | None = None) -> int:
     args = _arguments(argv)
     folder = args.folder.absolute()
-    run = read_run(table.replay(_traces(folder), folder, args.device))
-    found = of_programs(run, len(table.programs()))
+    names = [name for name, _ in table.programs() if any(fnmatchcase(name, glob) for glob in args.programs)]
+    run = read_run(table.replay(_traces(folder, names), folder, args.device))
+    found = of_programs(run, len(names))
     args.output.write_text(json.dumps(found, separators=(",", ":")))
     said = sum(bool(row[-2]) for row in found["rows"])
     print(f"{len(found['rows'])} cases, {said} with a finding: {args.output}", file=sys.stderr)
@@ -32,17 +35,18 @@ def main(argv: list[str] | None = None) -> int:
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.alarms.zoo", description=__doc__)
     parser.add_argument("folder", type=Path, help="where traces and runs are, and are made where they are missing")
+    parser.add_argument("--programs", nargs="*", default=["*"], help="globs on the names of the programs (all)")
     parser.add_argument("--device", default="sim", help="as for rocm-audit run (sim)")
     parser.add_argument("-o", "--output", type=Path, required=True, help="the file for the rows (JSON)")
     return parser.parse_args(argv)
 
 
-def _traces(folder: Path) -> list[Path]:
+def _traces(folder: Path, names: Sequence[str]) -> list[Path]:
     """Of each program; none where they are merged already, since another machine may lack the zoo's packages."""
     if table.merged_trace(folder).exists():
         return []
     folder.mkdir(parents=True, exist_ok=True)
-    return [table.trace(name, folder) for name, _ in table.programs()]
+    return [table.trace(name, folder) for name in names]
 
 
 def of_programs(run: Run, n_programs: int) -> dict[str, Any]:
