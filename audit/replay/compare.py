@@ -17,6 +17,7 @@ from audit.comparison import Comparison, Standard, TensorFact
 from audit.replay.anatomy import Anatomy, is_off, wrong_elements
 from audit.replay.tally import Tally, add_block, same_elements, widened
 from audit.replay.ties import Tie, really_different
+from audit.replay.ulp import spacing_above_one
 
 #: Elements looked at in one go: 2 MB of fp64, so that temporaries stay in the cache.
 BLOCK = 1 << 18
@@ -93,7 +94,7 @@ def packed(tensor: torch.Tensor) -> torch.Tensor:
 def eps_of(dtype_name: str) -> float:
     """Spacing of the dtype's numbers just above 1; 0 for integers and booleans."""
     dtype = getattr(torch, dtype_name)
-    return float(torch.finfo(dtype).eps) if dtype.is_floating_point or dtype.is_complex else 0.0
+    return spacing_above_one(dtype) if dtype.is_floating_point or dtype.is_complex else 0.0
 
 
 def error_between(a: torch.Tensor, b: torch.Tensor) -> tuple[float, float]:

@@ -7,6 +7,7 @@ import torch
 from audit.replay.compare import Expected, error_between, fact_of, flat
 from audit.replay.noise import Locality, local_noise
 from audit.replay.standards import OpStandard
+from audit.replay.ulp import spacing_above_one
 
 #: The reference is no better than these: its error is the device's at best.
 _DOUBLE = (torch.float64, torch.complex128)
@@ -42,8 +43,7 @@ def expected_of(
 
 def least_step(dtype: torch.dtype) -> float:
     """The distance of subnormal numbers: a result that small cannot be had more exactly, however it is computed."""
-    info = torch.finfo(dtype)
-    return float(info.smallest_normal * info.eps)
+    return float(torch.finfo(dtype).smallest_normal * spacing_above_one(dtype))
 
 
 def change(moved: list[dict[str, torch.Tensor]], name: str, elements: torch.Tensor) -> float:

@@ -16,7 +16,7 @@ from audit.comparison import Comparison, TensorFact
 from audit.replay import widen
 from audit.replay.compare import Expected, fact_of, flat
 from audit.replay.cpu_time import cpu_time
-from audit.replay.dequantised import formula_of
+from audit.replay.dequantised import formula_of, result_dtype
 from audit.replay.equivalents import equivalent_of
 from audit.replay.execute import Produced, call, in_phase, mutated_name, with_mutated
 from audit.replay.expectation import change, expected_of
@@ -193,7 +193,7 @@ class Reference:
         locality: Locality = "output"
         if standard.standard == "numeric":
             op = resolve(case.op)
-            locality, formula = locality_of(case, op), formula_of(case.op)
+            locality, formula = locality_of(case, op), formula_of(case)
             wide, seconds = self._wide(case, lambda: formula or op, contents, prepared.mutated, move=False)
             prepared.notes += [] if wide else ["no fp64 form of this op on the CPU: compared in its own dtype"]
             if not wide:
@@ -230,6 +230,8 @@ class Reference:
     ) -> None:
         """The reference where the CPU has no kernel: an equivalent in fp64, or the op itself if it has that kernel."""
         case = prepared.case
+        if self._expect_by_formula(prepared, contents, standard):
+            return
         equivalent = equivalent_of(case.op)
         op = (lambda: equivalent) if equivalent is not None else (lambda: resolve(case.op))
         wide, _ = self._wide(case, op, contents, prepared.mutated, move=False)
@@ -245,6 +247,24 @@ class Reference:
             noise = change([moved], name, flat(tensor))
             values = None if kind == "metadata" else flat(tensor)
             prepared.expected[name] = Expected(name, fact_of(tensor), kind, why, None, values, noise, facts_known=False)
+
+    def _expect_by_formula(self, prepared: Prepared, contents: dict[str, torch.Tensor], standard: OpStandard) -> bool:
+        """The reference of a quantised op without a CPU kernel, whose noise is that of the formula in single precision;
+        false where there is none."""
+        case, mutated = prepared.case, prepared.mutated
+        exact, single = formula_of(case), formula_of(case, torch.float32)
+        if exact is None or single is None:
+            return False
+        wide, _ = self._wide(case, lambda: exact, contents, mutated, move=False)
+        rough, _ = self._wide(case, lambda: single, contents, mutated, move=False)
+        if not wide:
+            return False
+        prepared.outcome = Outcome("ok", message="no CPU kernel for this op; compared with its formula in fp64")
+        for name, tensor in rough.items():
+            same = tensor.to(result_dtype(case)) if tensor.dtype.is_floating_point else tensor
+            expected = expected_of(name, same, wide, [], standard, "output")
+            prepared.expected[name] = dataclasses.replace(expected, facts_known=False)
+        return True
 
     def _wide(
         self,
@@ -273,7 +293,7 @@ class Reference:
             return comparisons
 
         def run(operand: Callable[[int, TensorSpec], torch.Tensor]) -> dict[str, torch.Tensor]:
-            ran = self._run(widen.widened(case), lambda: formula_of(case.op) or _operator(case.op), contents, operand)
+            ran = self._run(widen.widened(case), lambda: formula_of(case) or _operator(case.op), contents, operand)
             return _by_name(case, ran, prepared.mutated) if isinstance(ran, CpuRun) else {}
 
         def fresh() -> Callable[[int, TensorSpec], torch.Tensor]:

@@ -22,6 +22,18 @@ def has_ulp(dtype: torch.dtype) -> bool:
     return (dtype.is_floating_point and dtype != getattr(torch, "float4_e2m1fn_x2", None)) or dtype.is_complex
 
 
+def spacing_above_one(dtype: torch.dtype) -> float:
+    """The distance of 1 to the next larger number of a floating dtype, of complex ones that of their parts.
+
+    ``torch.finfo(...).eps`` is the same but for float8_e5m2fnuz, where torch 2.13 says 1/8; two bits of mantissa make
+    it 1/4.
+    """
+    if dtype.itemsize > 1 or not has_ulp(dtype):
+        return float(torch.finfo(dtype).eps)
+    following = torch.ones(1, dtype=dtype).view(torch.uint8) + 1
+    return float(following.view(dtype).to(torch.float32)) - 1.0
+
+
 def ulp_distance(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """int64, at least 0, of two tensors of one dtype and shape; complex numbers have two, in a last dimension.
 

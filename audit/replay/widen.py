@@ -11,6 +11,7 @@ from audit.replay.inputs import elements_of, storages_of, torch_dtype
 from audit.replay.overload import resolve
 from audit.replay.spool import on_storage
 from audit.replay.stream import PERIOD, Stream, repeated
+from audit.replay.ulp import spacing_above_one
 from audit.schema import Arg, Case, Named, TensorSpec
 
 #: Ops whose ``eps`` defaults to that of the type they compute in: float32 for narrower inputs (seen in torch 2.13).
@@ -130,6 +131,6 @@ def moved_contents(case: Case, contents: dict[str, torch.Tensor], seed: int) -> 
 def move(wide: torch.Tensor, dtype: torch.dtype, stream: Stream, fine: bool = False) -> None:
     """Multiplies each element in place by 1 + eps(dtype) or 1 - eps(dtype), at random; ``fine``: eps of float32."""
     n = wide.numel()
-    eps = min(torch.finfo(dtype).eps, _SINGLE_EPS) if fine else torch.finfo(dtype).eps
+    eps = min(spacing_above_one(dtype), _SINGLE_EPS) if fine else spacing_above_one(dtype)
     signs = repeated(stream.signs(min(n, PERIOD)), n).reshape(wide.shape).to(torch.float64)
     wide.mul_(signs.mul_(eps).add_(1))

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from audit.replay.ulp import FAR, has_ulp, histogram, ulp_distance
+from audit.replay.ulp import FAR, has_ulp, histogram, spacing_above_one, ulp_distance
 
 INF, NAN = math.inf, math.nan
 #: With the integer type of the same size.
@@ -114,3 +114,10 @@ def test_packed_and_whole_numbers_have_none():
 def test_a_histogram_counts_by_powers_of_two():
     counts = histogram(torch.tensor([0, 0, 1, 2, 3, 4, 7, 8, FAR]))
     assert (counts[:6], sum(counts), counts[-1]) == ([2, 1, 2, 2, 1, 0], 9, 1)
+
+
+def test_the_spacing_above_one_follows_from_the_bits_of_the_mantissa() -> None:
+    """torch.finfo says 1/8 of float8_e5m2fnuz (2.13), whose mantissa has two bits."""
+    bits = {torch.float8_e5m2fnuz: 2, torch.float8_e5m2: 2, torch.float8_e4m3fn: 3, torch.float8_e4m3fnuz: 3}
+    bits |= {torch.float8_e8m0fnu: 0, torch.bfloat16: 7, torch.float16: 10, torch.float32: 23, torch.complex128: 52}
+    assert {dtype: spacing_above_one(dtype) for dtype in bits} == {dtype: 2.0**-n for dtype, n in bits.items()}
