@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable
 
 from audit.report import device_time, text
+from audit.report.answers import MARKS, Point
 from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
 from audit.report.lost_time import lost_share_text, lost_text, step_limits
-from audit.report.page import amount_text
 from audit.report.rows import CaseRow, case_rows, coverage_of
+from audit.report.story import story
 from audit.rules.not_audited import shown_reason
 from audit.verdicts import Coverage, Judgement
 
@@ -30,6 +31,7 @@ def render(judgement: Judgement) -> str:
         f"> **{escaped(evidence.title)}.** {escaped(evidence.explanation, 400)}",
         f"{code_span(header.source.name)} on {escaped(header.device.name)} ({escaped(header.device.arch)}), "
         f"torch {escaped(header.environment.get('torch', 'unknown'), 40)}, {escaped(header.created, 40)}",
+        _story(judgement),
         *_root_causes(judgement),
         _coverage_table(judgement, evidence.is_amd),
         *_beside(judgement),
@@ -63,6 +65,27 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def _story(judgement: Judgement) -> str:
+    """The five answers, as the page gives them."""
+    return "\n\n".join(
+        "\n".join(
+            [
+                f"**{escaped(answer.question)} {escaped(answer.short, 300)}** "
+                + " ".join(escaped(sentence, 900) for sentence in answer.sentences),
+                *(_point(point) for point in answer.points),
+                *([f"- and {answer.n_left} more"] if answer.n_left else []),
+                *(f"- {code_span(command)}" for command in answer.commands),
+            ]
+        )
+        for answer in story(judgement).answers
+    )
+
+
+def _point(point: Point) -> str:
+    amount = f" ({escaped(point.amount, 120)})" if point.amount else ""
+    return f"- {MARKS[point.mark]} {code_span(point.name, 90)}: {escaped(point.text, 300)}{amount}"
+
+
 def _root_causes(judgement: Judgement) -> list[str]:
     troubles = [check for check in judgement.run.header.preflight if check.result != "ok"]
     lines = [f"- **{escaped(cause.message, 300)}** ({escaped(cause.code)})" for cause in judgement.root_causes]
@@ -77,7 +100,7 @@ def _coverage_table(judgement: Judgement, with_shares: bool) -> str:
     found = [c for unit in ("ops", "cases", "calls", "device_time") if (c := coverage_of(judgement, unit))]
     if not found:
         return "No case was judged."
-    head = ["Status", *(f"{c.unit.replace('_', ' ')} (of {amount_text(c.unit, c.total)}):" for c in found)]
+    head = ["Status", *(f"{c.unit.replace('_', ' ')} (of {text.amount_text(c.unit, c.total)}):" for c in found)]
     body = [
         [f"{STATUS_TEXTS[status].mark} {STATUS_TEXTS[status].label}", *(_cell(c, status, with_shares) for c in found)]
         for status in ("supported", *READING_ORDER[:-1])
@@ -87,7 +110,7 @@ def _coverage_table(judgement: Judgement, with_shares: bool) -> str:
 
 def _cell(coverage: Coverage, status: str, with_share: bool) -> str:
     amount = next((value for name, value in coverage.by_status.items() if name == status), 0.0)
-    shown = amount_text(coverage.unit, amount)
+    shown = text.amount_text(coverage.unit, amount)
     return f"{shown} ({text.share_text(amount, coverage.total)})" if with_share and amount else shown
 
 

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import base64
-import keyword
-import math
-import re
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -15,11 +12,12 @@ from audit.codec import tensors_of
 from audit.kernel_settings import setting
 from audit.report import text
 from audit.report.legend import evidence_text
+from audit.report.literals import argument_text, literal
 from audit.report.registry import write_text
 from audit.report.rows import CaseRow, case_rows
 from audit.report.stored import StoredSpan, StoredValues
 from audit.run_records import RunHeader
-from audit.schema import Arg, Case, Named, TensorSpec, Values
+from audit.schema import Case, TensorSpec, Values
 from audit.verdicts import Finding, Judgement, Verdict
 
 #: Values are embedded up to so much base64 text per script, integers first; what is left out is synthesised.
@@ -29,7 +27,6 @@ _MAX_SPAN_BYTES = 16 << 20
 _TEMPLATES = Path(__file__).with_name("templates") / "repro"
 #: Blocks of the script by the first letters of the rule codes that need them.
 _BLOCKS: Mapping[str, str] = {"NUM": "numbers.py.txt", "FBK": "path.py.txt", "SPD": "speed.py.txt"}
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _IMPORTS = (
     "argparse",
     "base64",
@@ -231,47 +228,8 @@ def _statistics(values: Values) -> dict[str, object]:
 
 def _arguments(case: Case) -> Iterator[str]:
     counter = iter(range(10**9))
-    args = [_argument(arg, counter) for arg in case.args]
-    kwargs = [f"{literal(name)}: {_argument(arg, counter)}" for name, arg in case.kwargs]
+    args = [argument_text(arg, counter, "t[{}]", "dtype({})") for arg in case.args]
+    kwargs = [f"{literal(name)}: {argument_text(arg, counter, 't[{}]', 'dtype({})')}" for name, arg in case.kwargs]
     yield "def arguments(t, device, dtype):"
     yield '    """The arguments as the program gave them; t are the operands."""'
     yield f"    return [{', '.join(args)}], {{{', '.join(kwargs)}}}"
-
-
-def _argument(arg: Arg, counter: Iterator[int]) -> str:
-    if isinstance(arg, TensorSpec):
-        return f"t[{next(counter)}]"
-    if isinstance(arg, Named):
-        return _constant(arg)
-    if isinstance(arg, tuple):
-        return f"[{', '.join(_argument(item, counter) for item in arg)}]"
-    return literal(arg)
-
-
-def _constant(named: Named) -> str:
-    if named.kind == "dtype":
-        return f"dtype({literal(named.name)})"
-    if named.kind == "device":
-        return 'torch.device("cpu")' if named.name == "cpu" else "device"
-    if named.kind == "generator":
-        return "None"  # the default one: a random op's numbers are compared with nothing
-    if _IDENTIFIER.fullmatch(named.name) and not keyword.iskeyword(named.name):
-        return f"torch.{named.name}"
-    return f"getattr(torch, {literal(named.name)})"
-
-
-def literal(value: object) -> str:
-    """An ASCII Python expression with this value: None, bool, numbers (also Inf and NaN), str, sequences, dicts."""
-    if value is None or isinstance(value, (bool, int, str)):
-        return ascii(value)
-    if isinstance(value, float):
-        return repr(value) if math.isfinite(value) else f'float("{value!r}")'
-    if isinstance(value, complex):
-        return f"complex({literal(value.real)}, {literal(value.imag)})"
-    if isinstance(value, tuple):
-        return f"({', '.join(map(literal, value))}{',' if len(value) == 1 else ''})"
-    if isinstance(value, list):
-        return f"[{', '.join(map(literal, value))}]"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{literal(key)}: {literal(item)}' for key, item in value.items())}}}"
-    raise TypeError(f"no literal for {type(value).__name__}")

@@ -51,6 +51,11 @@ def count_text(value: float) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
 
 
+def amount_text(unit: str, amount: float) -> str:
+    """``12`` or ``3.4 ms``: device time in its own unit, everything else counted."""
+    return time_text(amount) if unit == "device_time" else count_text(amount)
+
+
 def plural(count: float, singular: str, several: str | None = None) -> str:
     """``1 case``, ``2 cases``."""
     return f"{count_text(count)} {singular if count == 1 else several or singular + 's'}"

@@ -60,7 +60,7 @@ def talkative(judgement: Judgement) -> Judgement:
 def test_500_cases_with_findings_stay_far_below_3_mb(make_judgement: Callable[..., Judgement]) -> None:
     size = len(render(make_judgement(500)).encode())
     print(f"500 cases: {size / 1e6:.2f} MB")
-    assert size < 1_500_000
+    assert size < 2_000_000
 
 
 def test_the_page_of_a_real_run_has_every_verdict_and_stays_below_1_mb(llama_judgement: Judgement) -> None:
@@ -106,7 +106,7 @@ def test_the_evidence_level_is_the_first_thing_on_the_page(
 def test_only_a_measured_run_gives_percentages(make_judgement: Callable[..., Judgement]) -> None:
     def shares(backend: str) -> int:
         text = Elements(render(make_judgement(60, backend=backend))).text
-        return text.split("Coverage")[1].split("Where the time goes")[0].count(" %")
+        return text.split("Coverage Operators")[1].split("Where the time goes")[0].count(" %")
 
     assert shares("hip") > 10
     assert [shares(backend) for backend in ("cuda", "sim", "none")] == [0, 0, 0]
@@ -177,7 +177,7 @@ def test_a_limit_says_whose_rates_it_is_of(measured: bool, make_judgement: Calla
     ceilings = Ceilings(Rate(4000.0, 1.0, 9), {"bfloat16": Rate(654.0, 1.0, 9)}, Rate(6.0, 0.5, 9))
     header = replace(make_judgement(1, backend="hip").run.header, n_cases=1, ceilings=ceilings if measured else None)
     text = Elements(render(judge(Run(header, (case,), {"mm-1": measurement})))).text
-    assert ("1.68 ms" in text, "841 µs" in text) == (measured, not measured)
+    assert ("1.68 ms by arithmetic" in text, "841 µs by arithmetic" in text) == (measured, not measured)
     assert ("at rates measured before the first case" in text) == measured
     assert ("at datasheet peaks" in text) == (not measured)
     assert ("654 TFLOPS" in text and "1,307 TFLOPS" in text) == measured

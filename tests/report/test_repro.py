@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from audit.codec import case_key, contiguous_strides
+from audit.report.literals import literal
 from audit.report.registry import write
-from audit.report.repro import EMBED_BYTES, literal, repro_script
+from audit.report.repro import EMBED_BYTES, repro_script
 from audit.report.stored import StoredSpan
 from audit.run_records import RunHeader
 from audit.schema import Arg, Case, Named, Phase, Status, TensorSpec, Values

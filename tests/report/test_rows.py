@@ -7,8 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from audit.report.page import amount_text, chart_bars, coverage_bars, headline_parts, sort_keys, web_link
 from audit.report.rows import case_rows, coverage_of, op_rows, safe_name, status_counts
+from audit.report.sections.coverage import coverage_bars
+from audit.report.sections.dearest_ops import chart_bars
+from audit.report.sections.operators import sort_keys
+from audit.report.template_words import headline_parts, web_link
+from audit.report.text import amount_text
 from audit.run_records import Run
 from audit.schema import Status
 from audit.verdicts import Coverage, Finding, Judgement, Verdict
@@ -120,9 +124,9 @@ def test_a_coverage_bar_is_filled_and_keeps_one_case_of_a_thousand_visible(empty
 def test_the_chart_shows_the_costliest_ops_on_one_scale(empty: Judgement) -> None:
     verdicts = [verdict(f"k{i}", "supported", f"aten::op{i}.default", us=float(i)) for i in range(1, 21)]
     bars = chart_bars(op_rows(case_rows(judged(empty, *verdicts))))
-    assert [bar.label for bar in bars] == [f"op{i}" for i in range(20, 5, -1)]
+    assert [bar.label for bar in bars] == [f"op{i}" for i in range(20, 8, -1)]
     assert bars[0].segments[0].width == 100
-    assert bars[-1].segments[0].width == 30
+    assert bars[-1].segments[0].width == 45
     assert bars[0].amount_text == "20.0 µs"
 
 

@@ -155,6 +155,7 @@
   addEventListener("afterprint", () => { for (const item of closed) item.open = false; });
   addEventListener("hashchange", readHash);
   filter();
+  document.documentElement.classList.add("ready");
   readHash();
   arrived = true;
 })();

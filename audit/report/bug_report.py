@@ -1,0 +1,156 @@
+"""A text that is ready for an upstream issue, of a finding that was measured on an AMD GPU; else what to do before.
+
+What a simulated device, a stand-in or a prediction gave is no fault of AMD's, and no text here may read like one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from audit.report import text
+from audit.report.markdown import code_span, escaped
+from audit.report.minimal_script import minimal_script
+from audit.report.rows import CaseRow
+from audit.run_records import RunHeader
+from audit.schema import IMPORTED
+from audit.verdicts import Finding
+
+#: Lines of a message, of the environment and of findings in a text.
+MAX_FINDINGS, MAX_ENVIRONMENT = 4, 30
+#: (what a title says, what was expected), by the letters of the rule code.
+_WORDS: Mapping[str, tuple[str, str]] = {
+    "SUP": ("fails", "It returns, as it does on the CPU."),
+    "NUM": ("gives another result than the CPU", "The CPU's result, within what dtype and algorithm explain."),
+    "FBK": ("does not take the expected path", "The library or fused kernel that other calls of the op take."),
+    "SPD": ("is slow", "A time that is nearer to what the device can do."),
+}
+
+
+@dataclass(frozen=True)
+class BugReport:
+    """``text`` is Markdown with a title where ``is_ready``, else empty. ``first`` says what has to be done before.
+
+    ``script`` is the case in a few lines, empty where it does not fit in them; ``command`` runs the whole proof.
+    """
+
+    is_ready: bool
+    title: str
+    text: str
+    first: str
+    script: str
+    command: str
+
+
+def bug_report(row: CaseRow, header: RunHeader) -> BugReport | None:
+    """None of a case without a finding about the device, or of which the run does not hold the call."""
+    if not row.has_repro or row.case is None or not row.findings:
+        return None
+    worst = row.findings[0]
+    device = f"{header.device.name} ({header.device.arch})"
+    is_ready = header.evidence == "measured"
+    title = _title(row, worst, device)
+    told = f"{text.one_line(row.verdict.op, 90)}\n{_seen_on(header, device)}"
+    script = minimal_script(row.case, worst.code, told)
+    command = f"python repro/{row.anchor}.py"
+    body = "\n".join(_body(row, header, script)) if is_ready else ""
+    return BugReport(is_ready, title if is_ready else "", body, "" if is_ready else _first(header), script, command)
+
+
+def _seen_on(header: RunHeader, device: str) -> str:
+    if header.evidence == "measured":
+        return f"Seen on {device}."
+    seen = {"stand-in": f"Seen on {device}, an NVIDIA GPU", "simulated": "Seen on a simulated device"}
+    return f"{seen.get(header.evidence, 'Predicted')}, not on an AMD GPU."
+
+
+def _first(header: RunHeader) -> str:
+    seen = {
+        "stand-in": f"This was seen on {header.device.name}, which is no AMD GPU.",
+        "simulated": "This was seen on a simulated device, and no GPU ran.",
+    }.get(header.evidence, "This is predicted, and nothing ran.")
+    return (
+        f"{seen} Reproduce on AMD first: where the script exits 1 on an AMD GPU, audit there; that report has a text "
+        "for an issue here."
+    )
+
+
+def _title(row: CaseRow, worst: Finding, device: str) -> str:
+    what = _WORDS.get(worst.code[:3], ("has a finding", ""))[0]
+    dtypes = ", ".join(row.dtypes[:2])
+    return text.one_line(f"[ROCm] {row.verdict.op} {what} on {device}" + (f" ({dtypes})" if dtypes else ""), 160)
+
+
+def _body(row: CaseRow, header: RunHeader, script: str) -> Iterator[str]:
+    findings = row.findings[:MAX_FINDINGS]
+    yield "### What happens"
+    yield ""
+    yield from (f"- {escaped(finding.message, 500)} ({escaped(finding.code, 20)})" for finding in findings)
+    yield ""
+    yield f"The call: {code_span(row.verdict.op)} with {code_span(row.verdict.signature, 300)}, in {row.verdict.phase}."
+    yield ""
+    yield "### To reproduce"
+    yield ""
+    if script:
+        yield from ("```python", script.strip(), "```")
+        yield ""
+        yield "Its inputs are made from recorded statistics; the attached script holds recorded values, if any."
+    yield f"Attached: `repro/{row.anchor}.py`, which needs only torch and exits 1 where this recurs."
+    yield ""
+    yield "### Expected"
+    yield ""
+    yield _WORDS.get(findings[0].code[:3], ("", "What the CPU does."))[1]
+    yield ""
+    yield "### Actual"
+    yield ""
+    yield from _actual(row)
+    yield ""
+    yield "### Versions"
+    yield ""
+    yield from _versions(header)
+    yield ""
+    yield "### Evidence"
+    yield ""
+    yield _evidence(row, header)
+    for finding in findings:
+        if finding.known is not None:
+            yield f"Perhaps known: {escaped(finding.known.title, 200)} {code_span(finding.known.link, 200)}"
+
+
+def _actual(row: CaseRow) -> Iterator[str]:
+    """The error's own words where it raised, the worst element where numbers differ, else the finding."""
+    measurement = row.measurement
+    if measurement is not None and measurement.device.kind != "ok":
+        device = measurement.device
+        yield f"The device {device.kind.replace('_', ' ')}."
+        if said := text.clipped("\n".join(filter(None, (device.message, device.stderr))), 500):
+            yield from ("```", said.replace("```", "` ` `"), "```")
+        return
+    wrong = [c for c in measurement.comparisons if c.worst_actual or c.n_nan_mismatch] if measurement else []
+    for c in sorted(wrong, key=lambda c: -c.worst_ratio)[:2]:
+        error = f"{text.error_text(c.max_abs_error)}, {text.error_text(c.worst_ratio)} times the noise floor"
+        values = f"{escaped(c.worst_actual)} where {escaped(c.worst_expected)} is expected"
+        yield f"{escaped(c.name)}: {values}, at {list(c.worst_index)}; error {error}."
+    if row.findings[0].code[:3] in ("FBK", "SPD") or not wrong:
+        yield escaped(row.findings[0].message, 500)
+    for kernel in (measurement.path.kernels if measurement else ())[:4]:
+        yield f"Kernel: {code_span(kernel.name, 200)} {text.time_text(kernel.us)}"
+
+
+def _versions(header: RunHeader) -> Iterator[str]:
+    """The run's allow-list, nothing else of the machine."""
+    yield f"- GPU: {escaped(header.device.name, 80)} ({escaped(header.device.arch, 40)})"
+    for name, value in list(header.environment.items())[:MAX_ENVIRONMENT]:
+        yield f"- {escaped(name, 60)}: {escaped(value, 200)}"
+
+
+def _evidence(row: CaseRow, header: RunHeader) -> str:
+    if header.source.kind == IMPORTED:
+        return (
+            f"Measured on AMD: a profiler recorded it there ({row.verdict.n_calls:,} calls). It was not replayed, and "
+            "its numbers were not compared."
+        )
+    confirmed = row.measurement is not None and row.measurement.device.confirmed
+    again = " It was seen again, alone in a fresh process." if confirmed else ""
+    by = f"rocm-audit {header.audit_version}"
+    return f"Measured on AMD: replayed alone by {by} beside a CPU reference, {header.created}.{again}"

@@ -1,0 +1,182 @@
+"""A case as a few lines of torch, to read and to paste into an issue. ``audit.report.repro`` has the whole proof.
+
+Inputs have the recorded sizes, strides and sharing, and values made from recorded statistics with a fixed seed.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterator
+
+from audit.codec import reach, tensors_of
+from audit.kernel_settings import setting
+from audit.report import text
+from audit.report.literals import argument_text, literal
+from audit.schema import Case, TensorSpec, Values
+
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: More operands than that (optimizers over lists of parameters) are no few lines.
+MAX_OPERANDS = 12
+#: What the last lines look at, by the letters of the rule code.
+_LOOK = {
+    "NUM": (
+        "for actual, expected in zip(run(DEVICE), run('cpu')):",
+        "    print('largest difference', (actual.cpu().double() - expected.double()).abs().max().item())",
+    ),
+    "FBK": (
+        "run(DEVICE)  # once to warm up",
+        "with torch.profiler.profile() as profile:",
+        "    run(DEVICE)",
+        "print(profile.key_averages().table(max_name_column_width=100))",
+    ),
+    "SPD": (
+        "import time",
+        "for _ in range(10):",
+        "    torch.cuda.synchronize()",
+        "    start = time.perf_counter()",
+        "    run(DEVICE)",
+        "    torch.cuda.synchronize()",
+        "    print((time.perf_counter() - start) * 1e6, 'microseconds with the making of inputs')",
+    ),
+}
+_RUN = ("run('cpu')  # accepts the call", "run(DEVICE)", "torch.cuda.synchronize()")
+
+
+def minimal_script(case: Case, code: str, told: str) -> str:
+    """The lines for a finding with this rule ``code``; ``told`` is a comment at their head. Empty where a case needs
+    more than that: many operands, dtypes that share a storage, conjugate or negative views."""
+    specs = tensors_of(case.args, case.kwargs, case.grads)
+    if len(specs) > MAX_OPERANDS or not _is_plain(specs):
+        return ""
+    return "\n".join(
+        [
+            *(f"# {line}" for line in _comment_lines(told)),
+            "import torch",
+            "",
+            *_settings(case),
+            'DEVICE = "cuda"  # torch calls an AMD GPU so, too',
+            "",
+            "",
+            *_run(case, specs),
+            "",
+            "",
+            *_LOOK.get(code[:3], _RUN),
+            "",
+        ]
+    )
+
+
+def _comment_lines(told: str) -> list[str]:
+    return [text.one_line(line, 110).encode("ascii", "backslashreplace").decode("ascii") for line in told.splitlines()]
+
+
+def _is_plain(specs: list[TensorSpec]) -> bool:
+    dtypes: dict[int, set[str]] = {}
+    for spec in specs:
+        dtypes.setdefault(spec.storage, set()).add(spec.dtype)
+    views = any(spec.conj or spec.neg for spec in specs)
+    named = all(_IDENTIFIER.fullmatch(spec.dtype) for spec in specs)
+    return named and not views and all(len(found) == 1 for found in dtypes.values())
+
+
+def _settings(case: Case) -> list[str]:
+    known = [
+        found.statement(value)
+        for name, value in case.settings
+        if (found := setting(name)) is not None and type(value) is type(found.default)
+    ]
+    return [*known, ""] if known else []
+
+
+def _run(case: Case, specs: list[TensorSpec]) -> Iterator[str]:
+    yield "def run(device):"
+    yield "    torch.manual_seed(0)"
+    for storage in dict.fromkeys((spec.storage, spec.host) for spec in specs):
+        sharing = [(position, spec) for position, spec in enumerate(specs) if (spec.storage, spec.host) == storage]
+        yield f"    m{storage[0]}{'h' if storage[1] else ''} = {_memory(case, sharing)}"
+    n_grads = sum(grad is not None for grad in case.grads or ())
+    for position, spec in enumerate(specs):
+        leaf = spec.requires_grad and case.grads is not None and position < len(specs) - n_grads
+        yield f"    t{position} = {_view(spec)}" + (".requires_grad_()" if leaf else "")
+    yield f"    result = {_call(case)}"
+    yield "    outputs = [x for x in (result if isinstance(result, (tuple, list)) else [result]) if torch.is_tensor(x)]"
+    if case.grads is not None:
+        yield from _backward(case, specs)
+    yield "    return [x.detach() for x in outputs]"
+
+
+def _memory(case: Case, sharing: list[tuple[int, TensorSpec]]) -> str:
+    """The elements under operands that share them, on the device."""
+    position, first = sharing[0]
+    n = max(spec.offset + reach(spec.sizes, spec.strides) for _, spec in sharing)
+    values = case.values.get(position, Values())
+    made = _elements(first.dtype, n, values)
+    return made if first.host else f"{made}.to(device)"
+
+
+def _elements(dtype: str, n: int, values: Values) -> str:
+    cast = f".to(torch.{dtype})"
+    if dtype == "bool":
+        return f"(torch.rand({n}) < {literal(values.mean if values.mean is not None else 0.5)})"
+    if not dtype.startswith(("float", "bfloat", "complex")):
+        low, high = values.minimum, values.maximum
+        if not isinstance(low, int) or not isinstance(high, int) or not -(2**62) < low <= high < 2**62:
+            return f"torch.zeros({n}, dtype=torch.{dtype})"
+        return f"torch.randint({low}, {high + 1}, ({n},)){cast}"
+    if dtype.startswith("complex"):
+        return f"torch.randn({n}, dtype=torch.complex64){cast}"
+    made = f"torch.randn({n})"
+    if values.std is not None and values.mean is not None:
+        made = f"({made} * {_short(values.std)} + {_short(values.mean)})"
+    elif values.minimum is not None and values.maximum is not None:  # all that a recorded operand's statistics have
+        made = f"(torch.rand({n}) * {_short(values.maximum - values.minimum)} + {_short(values.minimum)})"
+    return made if dtype == "float32" else f"{made}{cast}"
+
+
+def _short(value: float) -> str:
+    return literal(float(f"{value:.4g}"))
+
+
+def _view(spec: TensorSpec) -> str:
+    memory = f"m{spec.storage}{'h' if spec.host else ''}"
+    offset = f", {spec.offset}" if spec.offset else ""
+    return f"{memory}.as_strided({literal(spec.sizes)}, {literal(spec.strides)}{offset})"
+
+
+def _call(case: Case) -> str:
+    counter = iter(range(10**9))
+    args = [argument_text(arg, counter) for arg in case.args]
+    kwargs = [(name, argument_text(arg, counter)) for name, arg in case.kwargs]
+    plain = [f"{name}={value}" for name, value in kwargs if _is_name(name)]
+    other = ", ".join(f"{literal(name)}: {value}" for name, value in kwargs if not _is_name(name))
+    return f"{_op(case.op)}({', '.join([*args, *plain, *([f'**{{{other}}}'] if other else [])])})"
+
+
+def _is_name(word: str) -> bool:
+    return bool(_IDENTIFIER.fullmatch(word)) and not keyword.iskeyword(word)
+
+
+def _op(op: str) -> str:
+    namespace, _, rest = op.partition("::")
+    name, _, overload = rest.partition(".")
+    parts = [namespace, name, overload or "default"]
+    if all(_is_name(part) for part in parts):
+        return f"torch.ops.{'.'.join(parts)}"
+    made = "torch.ops"
+    for part in parts:
+        made = f"getattr({made}, {literal(part)})"
+    return made
+
+
+def _backward(case: Case, specs: list[TensorSpec]) -> Iterator[str]:
+    grads = case.grads or ()
+    n_inputs = len(specs) - sum(grad is not None for grad in grads)
+    numbers = iter(range(n_inputs, len(specs)))
+    pairs = [(index, next(numbers)) for index, grad in enumerate(grads) if grad is not None]
+    leaves = [f"t{position}" for position in range(n_inputs) if specs[position].requires_grad]
+    if pairs and leaves:
+        outs = ", ".join(f"outputs[{index}]" for index, _ in pairs)
+        given = ", ".join(f"t{position}" for _, position in pairs)
+        yield f"    grads = torch.autograd.grad([{outs}], [{', '.join(leaves)}], [{given}], allow_unused=True)"
+        yield "    outputs += [grad for grad in grads if grad is not None]"

@@ -1,0 +1,49 @@
+"""Coverage: a bar for each denominator, each with its total."""
+
+from __future__ import annotations
+
+from audit.report import text
+from audit.report.legend import READING_ORDER
+from audit.report.rows import coverage_of
+from audit.report.sections.bars import Bar, segments
+from audit.report.sections.section import Material, Section, titled
+from audit.schema import Status
+from audit.verdicts import Coverage, Judgement
+
+#: One case of a thousand still shows in a coverage bar.
+MIN_SEGMENT_PERCENT = 0.7
+_UNIT_LABELS = {"ops": "Operators", "calls": "Calls", "device_time": "Device time", "cases": "Cases"}
+
+
+def coverage_bars(judgement: Judgement) -> list[Bar]:
+    """One bar per denominator that the judgement has; best first."""
+    found = (coverage_of(judgement, unit) for unit in ("ops", "cases", "calls", "device_time"))
+    return [
+        Bar(
+            _UNIT_LABELS[c.unit],
+            c.total,
+            _total_text(judgement, c),
+            segments(c.unit, _shares(c), c.total, MIN_SEGMENT_PERCENT),
+        )
+        for c in found
+        if c
+    ]
+
+
+def _total_text(judgement: Judgement, coverage: Coverage) -> str:
+    total = text.amount_text(coverage.unit, coverage.total)
+    if coverage.unit != "device_time":
+        return total
+    n_timed = sum(verdict.device_us is not None for verdict in judgement.verdicts)
+    return f"{total} over {n_timed:,} of {text.plural(len(judgement.verdicts), 'case')}"
+
+
+def _shares(coverage: Coverage) -> list[tuple[Status, float]]:
+    return [(status, coverage.by_status.get(status, 0.0)) for status in ("supported", *READING_ORDER[:-1])]
+
+
+def _build(material: Material) -> list[Bar]:
+    return coverage_bars(material.judgement)
+
+
+SECTION = Section("coverage", titled("Coverage"), _build, is_half=True)
