@@ -18,7 +18,7 @@ from audit.dashboard.pages.listing import FIRST_ROWS
 from audit.dashboard.rows import Observation, Stack, Tally
 from audit.report import text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS
-from audit.report.page import headline_parts, op_parts, web_link
+from audit.report.template_words import headline_parts, op_parts, web_link
 from audit.rules.coverage import percentage
 from audit.schema import Status
 
