@@ -130,9 +130,13 @@ def read_run(path: Path) -> Run:
     return _assemble(path, _lines(path))
 
 
-def read_content(path: Path, content: bytes) -> Run:
-    """A run file that is in memory already; ``path`` is for messages. Raises as ``read_run`` does."""
-    return _assemble(path, _checked(path, io.BytesIO(content)))
+def read_content(path: Path, content: bytes, known: dict[bytes, Case] | None = None) -> Run:
+    """A run file that is in memory already; ``path`` is for messages. Raises as ``read_run`` does.
+
+    Whoever reads many runs of one opset gives what was ``known`` from the last: sound cases by their lines, which are
+    taken from there and put there.
+    """
+    return _assemble(path, _checked(path, io.BytesIO(content)), known)
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -154,7 +158,7 @@ def _checked(path: Path, file: BinaryIO) -> Iterator[bytes]:
         yield line
 
 
-def _assemble(path: Path, lines: Iterable[bytes]) -> Run:
+def _assemble(path: Path, lines: Iterable[bytes], known: dict[bytes, Case] | None = None) -> Run:
     header: RunHeader | None = None
     cases: dict[str, Case] = {}
     measurements: dict[str, Measurement] = {}
@@ -168,7 +172,7 @@ def _assemble(path: Path, lines: Iterable[bytes]) -> Run:
         if not line.endswith(b"\n"):
             warnings = (f"{path}: the last line was cut off and is dropped",)
             break
-        kind, content = _parse(path, number, line)
+        kind, content = _record(path, number, line, known)
         if header is None:
             if kind != "header":
                 raise UsageError(f"{path} is not a run file: its first line is no header", "not-a-run")
@@ -176,9 +180,8 @@ def _assemble(path: Path, lines: Iterable[bytes]) -> Run:
         elif kind == "header":
             raise UsageError(f"{path}:{number} is a second header; two runs were put into one file", "malformed-record")
         elif kind == "case":
-            case = _case(path, number, content)
-            if cases.setdefault(case.key, case) != case:
-                raise UsageError(f"{path}:{number} is another case of the key {case.key!r}", "malformed-record")
+            if cases.setdefault(content.key, content) != content:
+                raise UsageError(f"{path}:{number} is another case of the key {content.key!r}", "malformed-record")
         elif kind == "started":
             started.add(_known_key(path, number, content, cases))
             end = None  # a resumed run goes on after the end of the first part
@@ -269,6 +272,18 @@ def _by_key(tried: Iterable[Alternative]) -> dict[str, tuple[Alternative, ...]]:
         key = alternative.trial.key
         by_key[key] = (*by_key.get(key, ()), alternative)
     return by_key
+
+
+def _record(path: Path, number: int, line: bytes, known: dict[bytes, Case] | None) -> tuple[str, Any]:
+    """(kind, content), which of a case is the case itself."""
+    if known is not None and line in known:
+        return "case", known[line]
+    kind, content = _parse(path, number, line)
+    if kind == "case" and number > 1:  # the first line is refused as no header
+        content = _case(path, number, content)
+        if known is not None:
+            known[line] = content
+    return kind, content
 
 
 def _parse(path: Path, number: int, line: bytes) -> tuple[str, Any]:

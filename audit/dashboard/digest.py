@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -17,8 +18,8 @@ from audit.comparison import Comparison
 from audit.dashboard.links import slug
 from audit.dashboard.rows import CauseRow, KnownRow, NotAuditedRow, Stack
 from audit.gate.side import incomplete
-from audit.report import summary
 from audit.report.legend import READING_ORDER
+from audit.report.summary import summary
 from audit.report.text import one_line
 from audit.rules.accuracy import allowed_ratio
 from audit.rules.thresholds import DEFAULT
@@ -106,7 +107,7 @@ def digest(judgement: Judgement) -> Digest:
     """Reduces a judged run; the same judgement gives the same digest."""
     run = judgement.run
     cases = {case.key: case for case in run.cases}
-    packed = gzip.compress(summary.render(judgement).encode("utf-8", "backslashreplace"), 6, mtime=0)
+    text = json.dumps(summary(judgement), separators=(",", ":"), allow_nan=False) + "\n"
     return Digest(
         stack_of(run.header),
         _run_digest(judgement),
@@ -114,7 +115,7 @@ def digest(judgement: Judgement) -> Digest:
             _case_digest(verdict, cases[verdict.key], run.measurements.get(verdict.key))
             for verdict in judgement.verdicts
         ),
-        packed,
+        gzip.compress(text.encode(), 6, mtime=0),
     )
 
 

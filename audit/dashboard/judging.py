@@ -22,6 +22,7 @@ from audit.dashboard.gather import MAX_RUN_BYTES, RUN_FILE, RunFile, open_run
 from audit.errors import AuditError
 from audit.report.text import one_line
 from audit.rules.judge import judge
+from audit.schema import Case
 from audit.store import read_content
 
 #: A process takes half a second to start, in which one judges some 1,500 cases.
@@ -29,6 +30,9 @@ _FEW_BYTES = 4 << 20
 #: Files that a process is ahead with: their digests wait in memory until they are stored.
 _AHEAD = 4
 _MAX_PROCESSES = 16
+#: Cases by their lines in the files read so far: runs of a site are of few opsets. A case takes some 10 KB.
+_cases: dict[bytes, Case] = {}
+_MAX_CASES = 5_000
 #: Code that says what a digest holds, beside the modules at the top of the package: rooms, and single files.
 _ROOMS, _FILES = ("rules", "knowledge", "gate", "report", "opset"), ("dashboard/digest.py", "dashboard/rows.py")
 
@@ -78,7 +82,9 @@ def judge_file(file: RunFile) -> Judged:
             return LeftOut(
                 file.label, slug="too-large-run", reason="has grown beyond what a dashboard takes while it was read"
             )
-        return hashlib.sha256(content).hexdigest(), digest(judge(read_content(Path(RUN_FILE), content)))
+        if len(_cases) > _MAX_CASES:
+            _cases.clear()
+        return hashlib.sha256(content).hexdigest(), digest(judge(read_content(Path(RUN_FILE), content, _cases)))
     except AuditError as error:
         return LeftOut(file.label, error.slug, one_line(str(error).removesuffix(f" [{error.slug}]"), 400))
     except OSError as error:
