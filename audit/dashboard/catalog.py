@@ -16,6 +16,7 @@ from audit.dashboard import history, missing
 from audit.dashboard.change_rows import LeftOut, ReleaseChange, Transition, Untested
 from audit.dashboard.contents import About
 from audit.dashboard.database import STATUS_NUMBERS, Database
+from audit.dashboard.dependence import digest_of
 from audit.dashboard.digest import RunDigest, opset_version
 from audit.dashboard.rows import (
     MAX_FINDINGS,
@@ -69,6 +70,10 @@ class Catalog:
     # --- all of it ----------------------------------------------------------------------------------------------
 
     def site(self) -> SiteFacts:
+        return self._site
+
+    @cached_property
+    def _site(self) -> SiteFacts:
         one = self._base.execute(
             "SELECT (SELECT COUNT(*) FROM run), (SELECT COUNT(*) FROM op), (SELECT COUNT(*) FROM signature), "
             "(SELECT COUNT(*) FROM run WHERE clock != 'ok'), (SELECT COALESCE(MAX(date), '') FROM run)"
@@ -107,32 +112,7 @@ class Catalog:
         return self._left_out
 
     def digest(self, about: About, slug: str = "") -> str:
-        """Over the rows that the answers are made of."""
-        total = hashlib.sha256(self._version.encode())
-        for row in self._rows_about(about, slug):
-            total.update(repr(row).encode())
-        return total.hexdigest()
-
-    def _rows_about(self, about: About, slug: str) -> Iterator[Any]:
-        if about == "op":
-            yield from self.signatures(slug)
-            yield from self._base.execute(
-                "SELECT run.slug, before.slug, move.signature, status_before, status_after FROM move JOIN signature "
-                "ON signature.id = move.signature JOIN op ON op.id = signature.op JOIN run ON run.id = move.after "
-                "JOIN run AS before ON before.id = move.before WHERE op.slug = ? ORDER BY 1, 2, 3",
-                (slug,),
-            )
-            stacks = {cell.stack_slug for cell in self.matrix(slug)}
-            yield from (stack for stack in self.stacks() if stack.slug in stacks)
-        elif about == "run":
-            yield self.run(slug)
-        else:
-            model, gpu = (slug if about == kind else "" for kind in ("model", "gpu"))
-            yield from self.runs(model, gpu)
-            yield from (one for one in self.gpus() if about != "gpu" or one.slug == slug)
-            if about == "site":
-                yield from (self.site(), self.left_out())
-                yield from self._base.execute("SELECT slug FROM op ORDER BY slug")
+        return digest_of(self, self._base, about, slug)
 
     # --- where --------------------------------------------------------------------------------------------------
 
@@ -197,6 +177,10 @@ class Catalog:
     # --- ops ----------------------------------------------------------------------------------------------------
 
     def ops(self) -> tuple[OpRow, ...]:
+        return self._ops
+
+    @cached_property
+    def _ops(self) -> tuple[OpRow, ...]:
         tallies: dict[int, dict[tuple[Any, bool], Counter[Status]]] = defaultdict(lambda: defaultdict(Counter))
         for op, evidence, is_imported, status, n in self._base.execute(
             "SELECT signature.op, stack.evidence, stack.is_imported, newest.status, COUNT(*) FROM newest "
@@ -330,8 +314,9 @@ class Catalog:
         share = Share(where.evidence, where.is_imported, counts, CaseSet(source, opset, counts.total, (version,)))
         return RunRow(slug, model, source, where, created, date, clock, version, bool(complete), label, share, headline)
 
-    def run_rows(self) -> dict[int, RunRow]:
-        """All runs by number."""
+    @cached_property
+    def _all_runs(self) -> dict[int, RunRow]:
+        """By number."""
         return {row[0]: self.run_row(row) for row in self._base.execute(_RUN)}
 
     def run(self, run: str) -> RunPage:
@@ -373,13 +358,25 @@ class Catalog:
     # --- what changed, what is missing --------------------------------------------------------------------------
 
     def transitions(self, model: str = "", op: str = "", limit: int = 200) -> tuple[Transition, ...]:
-        return history.transitions(self._base, self.run_rows(), model, op, limit)
+        return history.transitions(self._base, self._all_runs, self._surroundings, model, op, limit)
+
+    @cached_property
+    def _surroundings(self) -> history.Surroundings:
+        return history.surroundings_of(self._base)
 
     def releases(self) -> tuple[ReleaseChange, ...]:
+        return self._releases
+
+    @cached_property
+    def _releases(self) -> tuple[ReleaseChange, ...]:
         numbers = {stack.slug: number for number, stack in self._stacks.items()}
         return history.releases(self._base, self.gpus(), numbers)
 
     def untested(self) -> tuple[Untested, ...]:
+        return self._untested
+
+    @cached_property
+    def _untested(self) -> tuple[Untested, ...]:
         return missing.untested(self._base, self.gpus())
 
 

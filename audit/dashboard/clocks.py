@@ -40,10 +40,12 @@ def version_key(version: str) -> VersionKey:
     What stands behind a plus (of a wheel) orders what is equal before it.
     """
     release, _, local = version.lower().partition("+")
+    # The end (1) is above a word, which stands for a time before the release, and below a number or what is local.
+    ranks = ((release, 0, 2), (local, 3, 4))
     key: list[tuple[int, int | str]] = []
-    for part in (release, local):
+    for part, of_word, of_number in ranks:
         words = re.findall(r"\d+|[a-z]+", part)
-        key += [(2, int(word[:18])) if word.isdigit() else (0, word) for word in words]
+        key += [(of_number, int(word[:18])) if word.isdigit() else (of_word, word) for word in words]
         key.append((1, 0))
     return tuple(key)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from sqlite3 import Connection
-from typing import Any
+from typing import Any, TypeAlias
 
 from audit import strict_json
 from audit.codec import decode
@@ -22,8 +22,25 @@ _WORST_FIRST: tuple[Direction, ...] = ("worse", "better", "unknown")
 _STEP = "step.before, step.after, n_common, n_worse, n_better, n_unknown, n_new, n_gone"
 
 
+#: What stands around a run, by its number: environment, settings with weight, the version of rocm-audit.
+Surroundings: TypeAlias = Callable[[int], Mapping[str, str]]
+
+
+def surroundings_of(base: Connection) -> Surroundings:
+    """Reads them from the data base, and keeps the last ones."""
+
+    @lru_cache(maxsize=4096)
+    def around(run: int) -> Mapping[str, str]:
+        [text] = base.execute("SELECT digest FROM run WHERE id = ?", (run,)).fetchone()
+        digest = decode(RunDigest, strict_json.loads(text.encode()))
+        settings = {f"setting {name}": value for name, value in digest.settings if name not in WITHOUT_WEIGHT}
+        return {**dict(digest.environment), **settings, "rocm-audit": digest.audit_version}
+
+    return around
+
+
 def transitions(
-    base: Connection, rows: Mapping[int, RunRow], model: str, op: str, limit: int
+    base: Connection, rows: Mapping[int, RunRow], around: Surroundings, model: str, op: str, limit: int
 ) -> tuple[Transition, ...]:
     """See ``contents.Contents``."""
     order = "JOIN run ON run.id = step.after JOIN run AS old ON old.id = step.before "
@@ -44,14 +61,6 @@ def transitions(
         found = base.execute(
             f"SELECT {_STEP} FROM step {order}WHERE n_worse + n_better + n_unknown > 0 {newest}", (limit,)
         )
-
-    @lru_cache(maxsize=64)
-    def around(run: int) -> Mapping[str, str]:
-        [text] = base.execute("SELECT digest FROM run WHERE id = ?", (run,)).fetchone()
-        digest = decode(RunDigest, strict_json.loads(text.encode()))
-        settings = {f"setting {name}": value for name, value in digest.settings if name not in WITHOUT_WEIGHT}
-        return {**dict(digest.environment), **settings, "rocm-audit": digest.audit_version}
-
     return tuple(
         Transition(
             rows[before],
