@@ -114,10 +114,14 @@ class Started:
 
 @dataclass(frozen=True)
 class RunEnd:
-    """Written when the audit ended by itself. ``complete`` false: budget spent or device lost, in ``reason``."""
+    """Written when the audit ended by itself. ``complete`` false: budget spent or device lost, in ``reason``.
+
+    ``given_back`` are keys of cases that had just been started when it was interrupted: nothing is known of them.
+    """
 
     complete: bool
     reason: str = ""
+    given_back: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

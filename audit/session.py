@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from audit.progress import Progress
     from audit.replay.engine import Engine, ReplaySettings
 
+#: A case that an interrupted audit had started so long before is not run again by ``--resume``: whoever interrupted it
+#: may have waited for a hang, and on AMD a second one may need a power-off.
+HANGS_AFTER_S = 10.0
+
 
 @dataclass(frozen=True)
 class RunOptions:
@@ -294,6 +298,7 @@ def _write_events(
     by_key = {case.key: case for case in cases}
     deadline = math.inf if budget_s is None else monotonic() + budget_s
     n_measured = 0
+    begun: dict[str, float] = {}  # when each case that runs now was started
 
     def spent() -> bool:
         return monotonic() > deadline and n_measured > 0  # one case at least: a verdict however short the time
@@ -302,8 +307,10 @@ def _write_events(
         for event in engine.replay(cases, spent):
             if isinstance(event, Started):
                 writer.started(event.key)
+                begun[event.key] = monotonic()
             elif isinstance(event, Measurement):
                 writer.measured(event)
+                begun.pop(event.key, None)
                 progress.measured(event)
                 if kept is not None:
                     kept.keep(by_key[event.key], event)
@@ -311,7 +318,8 @@ def _write_events(
             else:
                 return RunEnd(False, f"the device was lost: {event.reason}")
     except KeyboardInterrupt:
-        return RunEnd(False, "interrupted")
+        since = monotonic() - HANGS_AFTER_S
+        return RunEnd(False, "interrupted", tuple(key for key, at in begun.items() if at > since))
     if n_measured == len(cases):
         return RunEnd(True)
     return RunEnd(False, "the replay lost cases" if budget_s is None else f"{BUDGET_SPENT} ({budget_s:.0f} s)")

@@ -201,6 +201,7 @@ def _assemble(path: Path, lines: Iterable[bytes], known: dict[bytes, Case] | Non
             drift.add(number, kind, content)
         elif kind == "end":
             end = _decode(path, number, RunEnd, content)
+            started.difference_update(_known_key(path, number, key, cases) for key in end.given_back)
     if header is None:
         raise UsageError(f"{path} is not a run file: it is empty", "not-a-run")
     if len(cases) < header.n_cases:

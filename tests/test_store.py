@@ -45,6 +45,18 @@ def test_what_was_written_is_what_is_read(tmp_path: Path) -> None:
     assert (run.started, run.end, run.warnings) == (frozenset(), RunEnd(True), ())
 
 
+def test_a_case_that_an_interrupted_audit_gave_back_was_never_started(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with RunWriter.create(path, HEADER, CASES) as writer:
+        for case in CASES[1:]:
+            writer.started(case.key)
+        writer.end(RunEnd(False, "interrupted", ("sin-1",)))
+    assert read_run(path).started == frozenset({"sin-2"})
+    with RunWriter.resume(path) as writer:
+        writer.started("sin-1")
+    assert read_run(path).started == frozenset({"sin-1", "sin-2"})
+
+
 def test_a_file_cut_at_any_byte_behind_its_header_can_be_read_and_resumed(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     write(path)
