@@ -57,7 +57,7 @@ def holds(form, whole):
     exact = reference.exact
     torch.testing.assert_close(exact.wide, flat(whole)[exact.places], rtol=1e-11, atol=1e-11)
     assert {0, whole.numel() - 1} <= set(exact.places.tolist())
-    sums = sums_of(form.view(flat(whole)), reference.blocks, 1.0)
+    sums = sums_of(form.view(flat(whole)), reference.blocks)
     torch.testing.assert_close(reference.reference, sums.total, rtol=1e-10, atol=1e-10)
     result = compare(Expected("output", fact_of(whole), "numeric", sampled=reference), flat(whole), fact_of(whole))
     assert result.max_abs_error < 1e-11

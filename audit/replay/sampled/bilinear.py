@@ -14,11 +14,11 @@ from torch import Tensor
 
 from audit.replay.stream import Stream
 
-#: Bytes of one widened piece of an operand.
-PIECE_BYTES = 32 << 20
-#: One row (column) in so many is compared exactly, at least and at most as many as follow. Together with the sketch
-#: this keeps to a tenth of the full reference's time.
-ONE_IN, FEWEST, MOST = 256, 4, 32
+#: Bytes of one widened piece of an operand: what is done to it next should find it in a cache that cores share.
+PIECE_BYTES = 8 << 20
+#: One row (column) in so many is compared exactly, at least and at most as many as follow, and those beside edges of
+#: tiles. Together with the sketch this keeps to a tenth of the full reference's time.
+ONE_IN, FEWEST, MOST = 256, 4, 16
 #: Tiles of GPU kernels begin at multiples of these; the lines beside a few such edges are always among the exact ones.
 _EDGES = (16, 64, 256)
 

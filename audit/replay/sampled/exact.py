@@ -25,12 +25,12 @@ class Exact:
     own: Tensor
     change: float
 
-    def compare(self, result: Comparison, actual: Tensor) -> Comparison:
-        """``result`` with the errors of these elements of ``actual``."""
+    def compare(self, result: Comparison, elements: Tensor) -> Comparison:
+        """``result`` with the errors of ``elements``, which the device has at ``places``."""
         largest, rms = error_between(self.own, self.wide)
         fact, noise = result.expected or TensorFact((), (), ""), max(largest, self.change)
         expected = Expected(result.name, fact, "numeric", "", self.own, self.wide, noise, largest, rms)
-        found = numeric(result, expected, actual[self.places], self.places)
+        found = numeric(result, expected, elements, self.places)
         return dataclasses.replace(found, n_compared=self.places.numel())
 
 
@@ -51,7 +51,7 @@ class ExactParts:
     is_finite: bool
 
     def compare(self, result: Comparison, actual: Tensor) -> Comparison:
-        found = self.exact.compare(result, actual)
+        found = self.exact.compare(result, actual[self.exact.places])
         unseen = 1 - self.exact.places.numel() / max(actual.numel(), 1)
         found = dataclasses.replace(found, unseen_fraction=max(0.0, unseen))
         if self.is_finite and not bool(torch.isfinite(torch.stack(torch.aminmax(actual))).all()):

@@ -23,8 +23,10 @@ _UNIT = {torch.float64: 2.0**-53}
 _SINGLE_UNIT = 2.0**-24
 #: Products that a matrix unit sums before it rounds, or cuts, the accumulator: MFMA takes 8 to 32 of half precision.
 _TOGETHER = 8
+#: Squares of operands between its inverse and this have products and sums with room in float32's range.
+_SINGLE_RANGE = 2.0**80
 #: One exact row (column) in so many is computed with moved operands too; in float64, which has no other noise, each.
-_ONE_MOVED_IN = 4
+_ONE_MOVED_IN = 8
 #: Random numbers along the depth go round after so many; a prime.
 _PERIOD = 65_521
 
@@ -44,16 +46,17 @@ class LinearOutput:
     def compare(self, result: Comparison, actual: Tensor) -> Comparison:
         view = self.form.view(actual)
         judged = torch.isfinite(self.reference).all(-1)
-        low, high = (float(extreme) for extreme in torch.aminmax(actual))
-        largest = max(-low, high)  # NaN where there is one
-        columns, values, more = self._odd(view, judged, math.isfinite(low) and math.isfinite(high))
-        judged &= ~more
+        columns, values = self._columns(self.left_out)
+        sums = sums_of(view, self.blocks, self._replaced(view, columns, values), columns)
+        if not bool((torch.isfinite(sums.total).all(-1) | ~judged).all()):
+            odd, more = self._odd(view, judged)
+            judged &= ~more
+            columns, values = self._columns(odd)
+            sums = sums_of(view, self.blocks, self._replaced(view, columns, values), columns)
         exact = self.exact if values is None else together(self.exact, values)
         elements = actual[exact.places]
-        result = exact.compare(result, actual)
+        result = exact.compare(result, elements)
         typical = typical_of(elements.to(torch.float64) - exact.wide, exact.wide, self.form.dtype)
-        replaced = self._replaced(view, columns, values)
-        sums = sums_of(view, self.blocks, largest, replaced, columns)
         sketch = compared(self.reference, sums, self._accumulation(sums.rounding), judged, self.distinct, self.blocks,
                           self._made_of, typical)  # fmt: skip
         sketch = dataclasses.replace(sketch, scales=tuple(self._placed(scale, result) for scale in sketch.scales))
@@ -66,24 +69,20 @@ class LinearOutput:
         at = self.form.places(torch.tensor([row]), torch.tensor([block * self.blocks.width]))[part]
         return dataclasses.replace(scale, place=unravel(int(at), actual_sizes(result)))
 
-    def _odd(self, view: Tensor, judged: Tensor, all_finite: bool) -> tuple[Tensor | None, Exact | None, Tensor]:
-        """Columns with NaN or Inf in rows that should have none; their exact values; rows that have still more."""
-        none = torch.zeros_like(judged)
-        odd = self.left_out.clone()
-        if not all_finite:
-            strange = ~torch.isfinite(view)
-            odd |= (strange & judged.unsqueeze(-1)).flatten(0, 1).any(0)
-            extra = (odd & ~self.left_out).nonzero().flatten()
-            if extra.numel() > _MOST_ODD:
-                odd[extra[_MOST_ODD:]] = False
-                none = (strange & ~odd).any(-1)
-                extra = extra[:_MOST_ODD]
-        else:
-            extra = odd.new_empty(0, dtype=torch.int64)
+    def _odd(self, view: Tensor, judged: Tensor) -> tuple[Tensor, Tensor]:
+        """Mask of the columns with NaN or Inf in rows that should have none, and of the rows that have still more."""
+        strange = ~torch.isfinite(view)
+        odd = self.left_out | (strange & judged.unsqueeze(-1)).flatten(0, 1).any(0)
+        extra = (odd & ~self.left_out).nonzero().flatten()
+        if extra.numel() <= _MOST_ODD:
+            return odd, torch.zeros_like(judged)
+        odd[extra[_MOST_ODD:]] = False
+        return odd, (strange & ~odd).any(-1)
+
+    def _columns(self, odd: Tensor) -> tuple[Tensor | None, Exact | None]:
+        """The columns of a mask by number, and their exact values; of many the first."""
         columns = odd.nonzero().flatten()[: 2 * _MOST_ODD]
-        if not columns.numel():
-            return None, None, none
-        return columns, exact_columns(self.form, columns), none
+        return (columns, exact_columns(self.form, columns)) if columns.numel() else (None, None)
 
     def _replaced(self, view: Tensor, columns: Tensor | None, values: Exact | None) -> Tensor | None:
         """The reference's values in place of the device's in odd columns, zero in those that are left out."""
@@ -113,7 +112,9 @@ class LinearOutput:
         eps = max(torch.finfo(operand.dtype).eps for operand in (self.form.left, self.form.right))
         transformed = self.form.transforms * (eps / 2) ** 2 / 3
         total = walk + cut * squares + (cut + transformed) * self.accumulation
-        return total * 2 if self.form.dtype == torch.float64 else total  # the reference has the same
+        if self.form.dtype == torch.float64:
+            return total * 2  # the reference has the same
+        return total + walk if self.form.dtype.itemsize == 2 else total  # as the reference has, see _fits_single
 
 
 # --- what is computed beforehand -------------------------------------------------------------------------------------
@@ -124,13 +125,11 @@ def prepared(form: Bilinear, stream: Stream) -> LinearOutput:
     columns = lines_of(form.shape[2], stream)
     factors = form.depth_factors(_moves(form, stream))
     exact_rows, right = _pass_over_right(form, factors, stream)
-    exact, reference = _pass_over_left(form, columns, factors, right)
+    left_norms = form.row_fourths().sqrt()
+    work = torch.float32 if _fits_single(form, right, left_norms) else torch.float64
+    exact, reference = _pass_over_left(form, columns, factors, right, work)
     blocks, distinct = blocks_of(right.weights, keys_of(right.keys))
-    squares = (
-        form.alpha**2
-        * form.row_fourths().sqrt().unsqueeze(-1)
-        * form.for_parts(_in_blocks(right.norms, blocks.squares))
-    )
+    squares = form.alpha**2 * left_norms.unsqueeze(-1) * form.for_parts(_in_blocks(right.norms, blocks.squares))
     return LinearOutput(form, together(exact_rows, exact), blocks, distinct, right.left_out, reference, squares)
 
 
@@ -205,18 +204,36 @@ def _pass_over_right(form: Bilinear, factors: Tensor, stream: Stream) -> tuple[E
     return exact_rows, right
 
 
-def _pass_over_left(form: Bilinear, index: Tensor, factors: Tensor, right: _Right) -> tuple[Exact, Tensor]:
-    """The exact columns ``index`` and the sketch of the whole, all by one product with some columns."""
+def _fits_single(form: Bilinear, right: _Right, left_norms: Tensor) -> bool:
+    """Whether the sketch may be a product in float32: of a half precision output, far from the ends of the range.
+
+    Its partial sums are those of the device, summed over a block by its weights. Their signs are random, so its squares
+    are sum w_j^2 s_kj^2 on average, and float32 adds to the variance what ``_accumulation`` says of the device: there
+    it is counted twice. That the factors are rounded too adds one depth-th of it.
+    """
+    if any(dtype.itemsize != 2 for dtype in (form.dtype, form.left.dtype, form.right.dtype)):
+        return False
+    norms = torch.cat((left_norms.flatten(), right.norms.flatten(), right.sketched.square().amax().view(1)))
+    return bool(((norms == 0) | ((norms > 1 / _SINGLE_RANGE) & (norms < _SINGLE_RANGE))).all())
+
+
+def _pass_over_left(
+    form: Bilinear, index: Tensor, factors: Tensor, right: _Right, work: torch.dtype
+) -> tuple[Exact, Tensor]:
+    """The exact columns ``index``, and the sketch of the whole as a product in ``work``."""
     some = form.columns(index, torch.float64)
     n, n_moved = index.numel(), -(-index.numel() // _one_moved_in(form))
     moved = some.narrow(form.column_dim, 0, n_moved) * factors
-    values = form.apply(torch.cat((some, moved, right.sketched), form.column_dim))
+    values = form.apply(torch.cat((some, moved), form.column_dim))
+    sketch = form.apply(right.sketched.to(work)).to(torch.float64)
+    if not bool(torch.isfinite(sketch).all()):  # an operand's own, or one that float32 has no room for
+        sketch = form.apply(right.sketched)
     wide = form.completed(values[:, :, :n], index)
     moves = form.completed(values[:, :, n : n + n_moved], index[:n_moved], torch.finfo(form.dtype).eps)
     change = error_between(moves.flatten(), wide[:, :, :n_moved].flatten())[0]
     own = _own(form, form, form.columns(index, form.right.dtype), index, wide)
     exact = Exact(form.places(columns=index).flatten(), wide.flatten(), own.flatten(), change)
-    return exact, _with_addend(form, values[:, :, n + n_moved :], right.weights)
+    return exact, _with_addend(form, sketch, right.weights)
 
 
 def _with_addend(form: Bilinear, product: Tensor, weights: Tensor) -> Tensor:

@@ -39,6 +39,8 @@ MAX_BLOCKS = 160
 TILE_ROWS = 16
 #: Elements of the device's output looked at in one go, 1 MB of fp32.
 _PIECE = 1 << 18
+#: Sums of squares below this may have lost some that fp32 has no normal numbers for.
+_LEAST = 2.0**-90
 #: Variance of a number that is spread evenly over one step of 1.
 _EVEN = 1.0 / 12.0
 #: The median of chi-square with n degrees of freedom over n, for TILE_ROWS (Wilson and Hilferty 1931).
@@ -118,36 +120,60 @@ class Sums:
     rounding: Tensor
 
 
-def sums_of(
-    view: Tensor, blocks: Blocks, largest: float, replaced: Tensor | None = None, columns: Tensor | None = None
-) -> Sums:
-    """Sketches ``view`` [parts, rows, columns], whose magnitudes go to ``largest``. The given ``columns`` are taken
-    from ``replaced`` instead."""
+def sums_of(view: Tensor, blocks: Blocks, replaced: Tensor | None = None, columns: Tensor | None = None) -> Sums:
+    """Sketches ``view`` [parts, rows, columns], of which the given ``columns`` are taken from ``replaced`` instead.
+
+    Half precision is summed in fp32, whose own rounding is a 10,000th of its steps or less; but rows whose squares do
+    not fit there, in fp64. The total of a block that has NaN or Inf is not finite.
+    """
     parts, rows, n_columns = view.shape
-    # Squares of the elements and of their steps are safe in fp32 within these bounds.
-    work = torch.float32 if view.dtype.itemsize == 2 and 2.0**-30 < largest < 2.0**60 else torch.float64
     total = torch.zeros(parts, rows, blocks.n, dtype=torch.float64)
     rounding = torch.zeros_like(total)
-    weights, squares = (t.to(work).unsqueeze(-1) for t in (blocks.weights, blocks.squares))
-    step, limit = max(1, _PIECE // max(n_columns, 1)), torch.finfo(view.dtype).max
+    wide = {work: _Summing(blocks, work, view.dtype) for work in (torch.float32, torch.float64)}
+    step = max(1, _PIECE // max(n_columns, 1))
     for part in range(parts):
         for row in range(0, rows, step):
-            piece = view[part, row : row + step]
-            wide = piece.to(work)
-            if columns is not None and replaced is not None:
-                given = replaced[part, row : row + step]
-                wide = wide.index_copy(1, columns, given.to(work))
-                piece = piece.index_copy(1, columns, given.clamp(-limit, limit).to(piece.dtype))
-            total[part, row : row + step] = _weighted(_padded(wide, blocks), weights)
-            steps = _powers(_padded(piece, blocks)).to(work)
-            rounding[part, row : row + step] = _weighted(steps.square(), squares)
+            some = slice(row, row + step)
+            given = None if columns is None or replaced is None else (columns, replaced[part, some])
+            found = wide[torch.float32].of(view[part, some], given) if view.dtype.itemsize == 2 else None
+            if found is None or not _fits_single(*found):
+                found = wide[torch.float64].of(view[part, some], given)
+            total[part, some], rounding[part, some] = found
     smallest = torch.finfo(view.dtype).tiny ** 2 * blocks.squares.sum(1)  # the step of zero and of subnormal numbers
     return Sums(total, (rounding + smallest).mul_(torch.finfo(view.dtype).eps ** 2 * _EVEN))
 
 
+def _fits_single(total: Tensor, powers: Tensor) -> bool:
+    """Whether sums in fp32 lost nothing: no square became infinite, none that counts was too small for a number."""
+    low, high = torch.aminmax(torch.where((powers == 0) & (total == 0), 1.0, powers))
+    return float(low) > _LEAST and math.isfinite(float(high))
+
+
+@dataclass(frozen=True)
+class _Summing:
+    """Sums rows of an output of ``dtype`` in the precision ``work``."""
+
+    blocks: Blocks
+    work: torch.dtype
+    dtype: torch.dtype
+
+    def of(self, piece: Tensor, given: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
+        """Sums of w c, and of w^2 times the square of the power of two at or below c, of ``piece`` [rows, columns],
+        [rows, blocks]; with ``given`` columns and their elements in place of its own."""
+        wide = piece.to(self.work, memory_format=torch.contiguous_format, copy=True)
+        if given is not None:
+            wide.index_copy_(1, given[0], given[1].to(self.work))
+        blocked = _padded(wide, self.blocks)
+        total = _weighted(blocked, self.blocks.weights)
+        if given is not None:
+            blocked.clamp_(-torch.finfo(self.dtype).max, torch.finfo(self.dtype).max)
+        return total, _weighted(_powers(blocked).square_(), self.blocks.squares)
+
+
 def _weighted(blocked: Tensor, weights: Tensor) -> Tensor:
-    """[rows, blocks, width] summed with [blocks, width, 1]: [rows, blocks]."""
-    return torch.bmm(blocked.transpose(0, 1), weights).squeeze(-1).t()
+    """[rows, blocks, width] summed with [blocks, width]: [rows, blocks]."""
+    # A row by a matrix: the other way round takes eight times as long.
+    return torch.bmm(weights.to(blocked.dtype).unsqueeze(1), blocked.permute(1, 2, 0)).squeeze(1).t()
 
 
 def _padded(piece: Tensor, blocks: Blocks) -> Tensor:
@@ -164,15 +190,16 @@ _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def _powers(x: Tensor) -> Tensor:
-    """The power of two at or below each magnitude, by clearing all bits but the exponent's; 0 for subnormal ones."""
+    """The power of two at or below each magnitude, by clearing all bits of ``x`` but the exponent's; 0 for subnormal
+    ones."""
     integer = _BITS[x.dtype.itemsize]
     infinite = torch.tensor([math.inf], dtype=x.dtype).view(integer)
-    return (x.contiguous().view(integer) & infinite).view(x.dtype)
+    return x.view(integer).bitwise_and_(infinite).view(x.dtype)
 
 
 def typical_of(error: Tensor, reference: Tensor, dtype: torch.dtype) -> float:
     """The median of the elements' errors in steps of ``dtype``, squared over that of one rounding (a quarter step)."""
-    powers = _powers(reference.to(dtype)).clamp_min_(torch.finfo(dtype).tiny)
+    powers = _powers(reference.to(dtype, copy=True)).clamp_min_(torch.finfo(dtype).tiny)
     steps = powers.to(torch.float64) * torch.finfo(dtype).eps
     shares = (error.abs() / steps)[torch.isfinite(error)]
     shares = shares[:: max(1, shares.numel() // _ENOUGH)]
