@@ -7,14 +7,13 @@ elements in all trials, and of the whole one in a few.
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
 import torch
 
 from tests.sensitivity.products import FAULTS, Trial
-from tests.sensitivity.trials import Found, judged, seconds_of
+from tests.sensitivity.trials import Found, costs, judged
 
 WHOLE = (8192, 4096, 14336)
 PART = (1024, 4096, 1792)
@@ -67,15 +66,11 @@ def _size(size: float) -> str:
 
 def _times() -> list[str]:
     """Of the whole product, against its full reference in double precision."""
-    trial = Trial.make(5, *WHOLE)
-    prepare, compare = seconds_of(trial, 5)
-    left, right = trial.left.double(), trial.right.double()
-    start = time.perf_counter()
-    torch.mm(left, right)
-    full = time.perf_counter() - start
+    clock, cpu = costs(Trial.make(5, *WHOLE), 5)
     return [
-        f"On {torch.get_num_threads()} threads the reference in parts took {prepare:.2f} s with its noise, the "
-        f"comparison of all elements {compare:.2f} s; the full product in double precision alone {full:.1f} s."
+        f"On {torch.get_num_threads()} threads the reference in parts took {clock.prepare:.2f} s with its noise, the "
+        f"comparison of all elements {clock.compare:.2f} s; the full product in double precision alone "
+        f"{clock.full:.1f} s: {100 * clock.share:.1f} %, and {100 * cpu.share:.1f} % of its CPU time."
     ]
 
 

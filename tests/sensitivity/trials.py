@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -71,11 +72,35 @@ def judged(seed: int, sizes: tuple[int, int, int], sweep: bool) -> Iterator[Foun
             yield Found(name, size, codes(compared(against, fault.make(trial, size))))
 
 
-def seconds_of(trial: Trial, seed: int) -> tuple[float, float]:
-    """To prepare the reference, noise included, and to compare a whole output."""
+@dataclass(frozen=True)
+class Cost:
+    """Seconds: to prepare the reference, noise included, to compare a whole output, and of the full product in fp64."""
+
+    prepare: float
+    compare: float
+    full: float
+
+    @property
+    def share(self) -> float:
+        return (self.prepare + self.compare) / self.full
+
+
+def costs(trial: Trial, seed: int, n_turns: int = 3) -> tuple[Cost, Cost]:
+    """Medians of turns in which all three were measured after each other: by the clock, and CPU time of all threads."""
     out = trial.healthy()
-    start = time.perf_counter()
-    reference = reference_of(trial, seed)
-    middle = time.perf_counter()
-    compared(reference, out)
-    return middle - start, time.perf_counter() - middle
+    left, right = trial.left.double(), trial.right.double()
+    turns = []
+    for _ in range(n_turns):
+        stamps = [(time.perf_counter(), time.process_time())]
+        reference = reference_of(trial, seed)
+        stamps.append((time.perf_counter(), time.process_time()))
+        compared(reference, out)
+        stamps.append((time.perf_counter(), time.process_time()))
+        torch.mm(left, right)
+        stamps.append((time.perf_counter(), time.process_time()))
+        turns.append(stamps)
+    by_clock, of_cpu = (
+        Cost(*(statistics.median(turn[step + 1][which] - turn[step][which] for turn in turns) for step in range(3)))
+        for which in range(2)
+    )
+    return by_clock, of_cpu
