@@ -54,7 +54,7 @@ def changes(judgement: Judgement, rows: list[CaseRow]) -> Answer:
 def _short(n: int, n_tried: int) -> str:
     if not n_tried:
         return f"{text.plural(n, 'known remedy', 'known remedies')}, not tried here."
-    helped = "it helped" if n == n_tried == 1 else f"{n_tried:,} of them helped"
+    helped = "it helped" if n == 1 else "all helped" if n == n_tried else f"{n_tried:,} of them helped"
     return f"{text.plural(n, 'remedy', 'remedies')}; tried here, {helped}."
 
 

@@ -81,6 +81,11 @@ class Roofline:
     why_none: str = ""
     n_without: int = 0
 
+    @property
+    def statuses(self) -> set[Status]:
+        """Those that have a mark."""
+        return {mark.status for chart in (self.arithmetic, self.traffic) if chart is not None for mark in chart.marks}
+
 
 def roofline(material: Material) -> Roofline:
     """The charts, or why there are none."""
