@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from audit.device.gpu import flavour
+from audit.device.hostmemory import variables_for_filling
 from audit.device.library_state import SET_BY_AUDIT
 from audit.errors import UsageError
 
@@ -54,7 +55,7 @@ def gpu_index(name: str) -> int | None:
 def _places_of(name: str) -> tuple[Place, ...]:
     kind = name.partition(":")[0]
     if kind not in ("hip", "cuda"):
-        return (Place(name),)
+        return (Place(name, variables_for_filling()),)
     n_visible = torch.cuda.device_count()
     index = gpu_index(name)
     if index is not None and index >= n_visible:
