@@ -126,19 +126,18 @@ def _summary(files: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield _line(name, counts(from_json(row) for row in found["rows"]))
     yield ""
     for found in files:
-        yield from _left(
-            [from_json(row) for row in found["rows"]], EVIDENCE[found["evidence"]], SOURCES[_source(found)]
-        )
+        where = f"{SOURCES[_source(found)]} on {EVIDENCE[found['evidence']]}"
+        yield from _left([from_json(row) for row in found["rows"]], where)
 
 
-def _left(rows: Sequence[Row], device: str, source: str) -> Iterator[str]:
+def _left(rows: Sequence[Row], where: str) -> Iterator[str]:
     """What stays of the alarms once the audit's own defects are mended; nothing where there were none."""
     total, mended = counts(rows), n_mended(rows)
     if mended:
         left = total.n_alarms - mended
         yield (
-            f"Of the {total.n_alarms} alarms in {source} on {device} {mended} were defects of the audit and are mended; "
-            f"{left} are true differences: {1000 * left / total.n_different:.2f} in 1,000."
+            f"Of the {total.n_alarms} alarms in {where} {mended} were defects of the audit, mended since and not run "
+            f"again; {left} are true differences: {1000 * left / total.n_different:.2f} in 1,000."
         )
         yield ""
 
