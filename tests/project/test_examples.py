@@ -26,7 +26,7 @@ def run_here(*command: str, cwd: Path = CHECKOUT) -> subprocess.CompletedProcess
 
 
 def test_there_is_an_example_for_each_architecture_that_the_readme_names() -> None:
-    names = {"llama_train", "bert_train", "vit_infer", "whisper_infer", "t5_train", "cnn_amp", "lstm"}
+    names = {"llama_train", "bert_train", "vit_infer", "whisper_infer", "t5_train", "cnn_amp", "lstm", "careless"}
     assert {name.removesuffix(".py") for name in PROGRAMS} == names
     assert len(FAULT_FILES) >= 9
 
