@@ -46,6 +46,13 @@ _FLAGS = (
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """A Chromium of 1300 x 1000 that keeps its console and its requests for ``drain``."""
+    with open_browser() as driver:
+        yield driver
+
+
+@contextmanager
+def open_browser() -> Iterator[Browser]:
+    """The same without pytest, for benchmarks."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium drives the browser")
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER
@@ -54,8 +61,10 @@ def browser() -> Iterator[Browser]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
     driver.set_page_load_timeout(60)
-    yield driver
-    driver.quit()
+    try:
+        yield driver
+    finally:
+        driver.quit()
 
 
 def address_of(path: Path) -> str:

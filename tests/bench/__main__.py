@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from tests.bench import files, gpu, large, memory, opsets, reference, replaying, reporting, tracing
+from tests.bench import files, gpu, large, memory, opsets, reference, replaying, reporting, site_pages, tracing
 from tests.bench.lines import Line
 
 PARTS: dict[str, Callable[[], Iterator[Line]]] = {
@@ -24,6 +24,7 @@ PARTS: dict[str, Callable[[], Iterator[Line]]] = {
     "large": large.measure,
     "memory": memory.measure,
     "reporting": reporting.measure,
+    "pages": site_pages.measure,
 }
 
 

@@ -15,7 +15,7 @@ from audit.dashboard.rows import Gpu
 from audit.dashboard.site_file import SiteFile
 
 MAX_RUNS = 50
-MAX_OPS = 300
+MAX_OPS = 150
 
 
 def gpu_files(contents: Contents) -> Iterator[SiteFile]:

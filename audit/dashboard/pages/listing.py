@@ -6,16 +6,17 @@ The first rows stand in the page, to be read without JavaScript. The others are 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, TypeVar
 
-from audit.dashboard.script_data import script
+from audit.dashboard.script_data import script_json
 from audit.dashboard.site_file import SiteFile
 
+#: Rows that stand in a page; a file of data has five times as many.
 FIRST_ROWS = 200
-SHARD_ROWS = 1000
 Row = TypeVar("Row")
 
 
@@ -28,12 +29,17 @@ class Listing(Generic[Row]):
     depends: str
     rows: Callable[[], Iterable[Row]]
     render: Callable[[Row], str]
+    n_first: int = FIRST_ROWS
 
     @property
     def shards(self) -> tuple[str, ...]:
         """Names of the files with what the page leaves."""
-        left = max(0, self.total - FIRST_ROWS)
-        return tuple(f"{self.name}-{i + 1}" for i in range(-(-left // SHARD_ROWS)))
+        left = max(0, self.total - self.n_first)
+        return tuple(f"{self.name}-{i + 1}" for i in range(-(-left // self._per_file)))
+
+    @property
+    def _per_file(self) -> int:
+        return self.n_first * 5
 
     @property
     def addresses(self) -> str:
@@ -42,21 +48,31 @@ class Listing(Generic[Row]):
 
     def first(self) -> Iterator[str]:
         """What stands in the page."""
-        return map(self.render, islice(self.rows(), FIRST_ROWS))
+        return map(self.render, islice(self.rows(), self.n_first))
 
     def files(self) -> Iterator[SiteFile]:
         """The rest."""
         for i, name in enumerate(self.shards):
-            start = FIRST_ROWS + i * SHARD_ROWS
+            start = self.n_first + i * self._per_file
             yield SiteFile(shard_path(name), self.depends, self._maker(name, start))
 
     def _maker(self, name: str, start: int) -> Callable[[], str]:
         def make() -> str:
-            rows = islice(self.rows(), start, start + SHARD_ROWS)
-            return script(name, "".join(str(self.render(row)) for row in rows))
+            rows = islice(self.rows(), start, start + self._per_file)
+            return html_script(name, "".join(str(self.render(row)) for row in rows))
 
         return make
 
 
 def shard_path(name: str) -> str:
     return f"data/{name}.js"
+
+
+def html_script(name: str, html: str) -> str:
+    """A file of data with our own HTML in it, in which all text of strangers is escaped.
+
+    Unlike ``script_data.script`` it lets most ``<`` stand: rows are half made of them. What could end a script element
+    is escaped all the same.
+    """
+    text = json.dumps(html, ensure_ascii=True).replace("</", "<\\/").replace("<!--", "\\u003c!--")
+    return f"(window.rocmAudit=window.rocmAudit||{{}})[{script_json(name)}]={text};\n"

@@ -14,7 +14,6 @@ from audit.dashboard import links
 from audit.dashboard.pages import places
 from audit.dashboard.pages.assets import ASSETS_VERSION
 from audit.dashboard.pages.evidence import banner_of, texture
-from audit.dashboard.pages.listing import FIRST_ROWS
 from audit.dashboard.rows import Observation, Stack, Tally
 from audit.report import text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS
@@ -129,7 +128,6 @@ def _environment() -> jinja2.Environment:
     names: dict[str, Any] = {
         "STATUS_TEXTS": STATUS_TEXTS,
         "READING_ORDER": READING_ORDER,
-        "FIRST_ROWS": FIRST_ROWS,
         "assets_version": ASSETS_VERSION,
         "plural": text.plural,
         "percentage": percentage,

@@ -16,6 +16,8 @@ from audit.report.legend import READING_ORDER
 
 #: Changes of its history that a page shows.
 MAX_HISTORY = 40
+#: A signature has a line for each stack: fewer signatures stand in the page where there are many.
+MAX_OBSERVATIONS, LEAST_ROWS = 1000, 20
 
 
 def op_files(contents: Contents) -> Iterator[SiteFile]:
@@ -30,13 +32,15 @@ def op_files(contents: Contents) -> Iterator[SiteFile]:
 
 def _listing(contents: Contents, op: OpRow, stacks: dict[str, Stack], depends: str) -> Listing[SignatureRow]:
     render = macro("signature.html", "signature")
+    n_stacks = sum(level.n_stacks for level in op.by_evidence)
+    n_first = max(LEAST_ROWS, min(FIRST_ROWS, MAX_OBSERVATIONS // max(1, n_stacks)))
 
     def rows() -> Iterator[SignatureRow]:
         found = contents.signatures(op.slug)
         # What fits a page is put in order here; more stay in theirs, and the page's script puts them in order.
-        return iter(sorted(found, key=worst_rank)) if op.n_cases <= FIRST_ROWS else found
+        return iter(sorted(found, key=worst_rank)) if op.n_cases <= n_first else found
 
-    return Listing(f"op-{op.slug}", op.n_cases, depends, rows, lambda row: render(row, stacks, "../"))
+    return Listing(f"op-{op.slug}", op.n_cases, depends, rows, lambda row: render(row, stacks, "../"), n_first)
 
 
 def worst_rank(row: SignatureRow) -> int:

@@ -6,7 +6,7 @@
   const $ = (id) => document.getElementById(id);
   const body = $("rows"), form = $("filters"), pager = document.querySelector(".pager");
   if (!body) return;
-  const PAGE = 200;
+  const PAGE = Number(body.dataset.page);
   const total = Number(body.dataset.total), noun = body.dataset.noun;
   const sorters = [...document.querySelectorAll("[data-sort]")];
   let rows = [...body.children], left = body.dataset.shards.split(" ").filter(Boolean), sort = "", page = 1, turn = 0;

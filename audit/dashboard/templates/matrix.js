@@ -5,7 +5,7 @@
   const { data, plural, readHash, writeHash, root } = rocmAuditSite;
   const $ = (id) => document.getElementById(id);
   const table = $("matrix"), form = $("filters"), body = table.tBodies[0], head = table.tHead, pager = document.querySelector(".pager");
-  const PAGE = 100, NAMES = ["q", "dtype", "gpu", "rocm", "torch", "evidence", "versions"], TROUBLES = 4;
+  const MOST_ROWS = 100, MOST_CELLS = 2000, NAMES = ["q", "dtype", "gpu", "rocm", "torch", "evidence", "versions"], TROUBLES = 4;
   const LEVELS = ["measured", "stand-in", "simulated", "predicted"];
   let meta = null, ops = [], page = 1, turn = 0;
 
@@ -116,11 +116,11 @@
     if (!cell) { const none = make("td", "c none"); none.append(make("span", "vh", "not tested")); return none; }
     const s = meta.stacks[i], status = meta.statuses[cell.rank];
     const off = want.status.length && !want.status.includes(status);
-    const td = make("td", `c s-${status} ${s.texture}${off ? " off" : ""}`), link = make("a"), shown = make("span", "", `${cell.bad ? `${cell.bad.toLocaleString("en")}/` : ""}${cell.n.toLocaleString("en")}${cell.varies ? " ±" : ""}`);
+    const td = make("td", `c s-${status} ${s.texture}${off ? " off" : ""}`), link = make("a"), shown = make("b", "", `${cell.bad ? `${cell.bad.toLocaleString("en")}/` : ""}${cell.n.toLocaleString("en")}${cell.varies ? " ±" : ""}`);
     link.href = `${root}ops/${op.slug}.html#stack=${s.slug}${want.dtype ? `&dtype=${encodeURIComponent(want.dtype)}` : ""}`;
     link.title = `${words(cell)} · ${[s.gpu, s.runtime, torchLabel(s)].filter(Boolean).join(" · ")} · ${s.evidence}`;
     shown.setAttribute("aria-hidden", "true");
-    link.append(make("i", "sign"), shown, make("span", "vh", words(cell)));
+    link.append(shown);
     td.append(link);
     return td;
   }
@@ -151,11 +151,12 @@
       found.push({ op, cells, key: trouble(cells) });
     }
     found.sort((a, b) => { for (let i = 0; i < a.key.length; i += 1) if (a.key[i] !== b.key[i]) return a.key[i] - b.key[i]; return a.op.op < b.op.op ? -1 : 1; });
-    const pages = Math.max(1, Math.ceil(found.length / PAGE)), groups = groupsOf(stacks);
+    const perPage = Math.max(20, Math.min(MOST_ROWS, Math.floor(MOST_CELLS / Math.max(1, stacks.length))));
+    const pages = Math.max(1, Math.ceil(found.length / perPage)), groups = groupsOf(stacks);
     page = Math.min(page, pages);
     drawHead(groups);
-    body.replaceChildren(...found.slice((page - 1) * PAGE, page * PAGE).map(({ op, cells }) => drawRow(op, cells, groups, want)));
-    const range = pages > 1 ? `, ${(page - 1) * PAGE + 1} to ${Math.min(page * PAGE, found.length)} shown` : "";
+    body.replaceChildren(...found.slice((page - 1) * perPage, page * perPage).map(({ op, cells }) => drawRow(op, cells, groups, want)));
+    const range = pages > 1 ? `, ${(page - 1) * perPage + 1} to ${Math.min(page * perPage, found.length)} shown` : "";
     $("shown").textContent = `${found.length === ops.length ? plural(ops.length, "op") : `${found.length.toLocaleString("en")} of ${plural(ops.length, "op")}`} on ${plural(stacks.length, "stack")}${range}`;
     $("nothing").hidden = found.length > 0;
     $("filter-note").hidden = !filtered;
