@@ -20,6 +20,7 @@ from audit.errors import AuditError, UnfinishedError, UsageError
 from audit.gate_command import add_gate
 from audit.report_command import add_report
 from audit.run_command import add_run
+from audit.terminal import give_up_streams, prepare_streams
 from audit.trace_command import add_trace
 from audit.trace_verbs import add_verbs, joined
 
@@ -62,10 +63,13 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    prepare_streams()
     try:
         options = _parse(arguments)
         command: Callable[[argparse.Namespace], int] = options.command
-        return command(options)
+        code = command(options)
+        sys.stdout.flush()  # here, where a reader that went away can be told from a disk that is full
+        return code
     except AuditError as error:
         return _fail(error)
     except ModuleNotFoundError as error:
@@ -78,16 +82,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     except KeyboardInterrupt:
         return _fail(
-            UnfinishedError("interrupted; a run that was begun is kept, and --resume goes on with it", "interrupted")
+            UnfinishedError("interrupted; what was written is kept, and --resume goes on with a run", "interrupted")
         )
     except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output went away; there is nobody left to tell
+        give_up_streams()  # the reader of our output went away; there is nobody left to tell
         return 3
     except OSError as error:  # a full disk or a lost folder, wherever it struck
-        print(
-            f"rocm-audit: {error.strerror or error}: {error.filename or 'input or output'} [system-error]",
-            file=sys.stderr,
-        )
+        _say(f"{error.strerror or error}: {error.filename or 'input or output'} [system-error]")
         return 3
 
 
@@ -95,8 +96,15 @@ def _fail(error: AuditError) -> int:
     code = getattr(error, "code", None)
     if isinstance(code, int):
         return code  # the tracing process has said why already
-    print(f"rocm-audit: {error}", file=sys.stderr)
+    _say(str(error))
     return error.exit_code
+
+
+def _say(sentence: str) -> None:
+    """One line on stderr; names of files and programs in it cannot steer the terminal."""
+    from audit.report.text import printable
+
+    print(f"rocm-audit: {printable(' '.join(sentence.splitlines()))}", file=sys.stderr)
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

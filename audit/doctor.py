@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from audit.rules.preflight import preflight
 from audit.run_records import PreflightCheck
 from audit.schema import DeviceInfo
 from audit.selftest import Found, GemmSeen, find_planted_faults, look_for_gemm
+from audit.terminal import has_colour, print_result
 
 DOCTOR_FORMAT = 1
 DEFAULT_FILE = Path("rocm-audit-doctor.json")
@@ -32,8 +34,18 @@ DEFAULT_FILE = Path("rocm-audit-doctor.json")
 _MARKS = {"ok": "[green]ok      [/]", "warning": "[yellow]warning [/]", "failed": "[red]failed  [/]"}
 
 
-def doctor(*, selftest: bool = False, device: str = "auto", output: Path | None = None, force: bool = False) -> int:
+def doctor(
+    *,
+    selftest: bool = False,
+    device: str = "auto",
+    output: Path | None = None,
+    force: bool = False,
+    as_json: bool = False,
+    verbose: bool = False,
+) -> int:
     """Prints what was looked at. Exit code 0, or 3 where a check failed or the audit does not work here.
+
+    ``as_json`` prints the file to send back in place of sentences, ``verbose`` the environment too.
 
     Raises UsageError for a device that is not here and for a file that exists and not ``force``.
     """
@@ -42,10 +54,13 @@ def doctor(*, selftest: bool = False, device: str = "auto", output: Path | None 
         raise UsageError(f"{file} exists; use --force to replace it", "exists")
     name = resolve(device)
     is_gpu = name.startswith(("hip", "cuda"))
-    console = Console(highlight=False, soft_wrap=True)
+    console = _console(as_json)
     environment = collect_environment()
     checks = _checks(look_at_machine(probe=is_gpu), environment)
     _print_checks(console, checks)
+    if verbose:
+        for variable, value in environment.items():
+            console.print(f"        {variable}: {value}", markup=False)
     found: tuple[Found, ...] = ()
     gemm: GemmSeen | None = None
     if selftest:
@@ -59,10 +74,18 @@ def doctor(*, selftest: bool = False, device: str = "auto", output: Path | None 
             _print_found(console, found)
         gemm = look_for_gemm(name) if is_gpu else None
         _print_gemm(console, gemm)
+    content = document(environment, checks, found, gemm)
+    if as_json:
+        print_result(content)
     if file is not None:
-        _write(file, document(environment, checks, found, gemm))
-        console.print(f"\n{file}: {_please(name)}")
+        _write(file, content)
+        console.print(f"\n{file}: {_please(name)}", markup=False)
     return 0 if works(checks, found, gemm) else 3
+
+
+def _console(quiet: bool) -> Console:
+    colour = has_colour(sys.stdout)
+    return Console(highlight=False, soft_wrap=True, quiet=quiet, force_terminal=colour, no_color=not colour)
 
 
 def works(checks: Sequence[PreflightCheck], found: Sequence[Found], gemm: GemmSeen | None) -> bool:

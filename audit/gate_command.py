@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from audit.errors import UnfinishedError, UsageError
 from audit.option_values import gate_formats
+from audit.terminal import add_output_options, has_colour, print_result, terminal_width
 
 if TYPE_CHECKING:
     from audit.gate.outcome import GateOutcome
@@ -43,7 +42,6 @@ def add_gate(commands: Any) -> None:
         "--format", type=gate_formats, default=(), metavar="LIST", help="files to write: markdown,junit,json,sarif"
     )
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="where to write them (the candidate's folder)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--annotate", action="store_true", help="print GitHub annotations too")
     parser.add_argument("--promote", action="store_true", help="write the candidate as the baseline")
     parser.add_argument("--force", action="store_true", help="with --promote: replace the baseline that is there")
@@ -57,6 +55,7 @@ def add_gate(commands: Any) -> None:
     parser.add_argument(
         "--self-test", action="store_true", help="plant faults in a replay on sim and prove that the gate fails"
     )
+    add_output_options(parser)
     parser.set_defaults(command=_gate)
 
 
@@ -66,7 +65,7 @@ def _gate(options: argparse.Namespace) -> int:
             raise UsageError("--self-test replays cases of its own; give no runs", "bad-arguments")
         from audit.gate_selftest import print_self_test
 
-        return print_self_test()
+        return print_self_test(options.json, options.quiet)
     if options.baseline is None or options.candidate is None:
         raise UsageError("give two runs: rocm-audit gate BASELINE CANDIDATE", "bad-arguments")
     if options.promote:
@@ -80,7 +79,7 @@ def _gate(options: argparse.Namespace) -> int:
     today = datetime.datetime.now(datetime.timezone.utc).date()
     outcome = gate(read_side(options.baseline), _candidate(options.candidate), policy, today, allowed)
     write(outcome, options.format, options.output or _home(options.candidate))
-    _print(outcome, options.json, options.annotate)
+    _print(outcome, options)
     if outcome.conclusion == "not finished":
         raise UnfinishedError("the candidate is no whole run, and nothing can be said of it", "incomplete-candidate")
     return outcome.exit_code
@@ -128,18 +127,22 @@ def _promote(options: argparse.Namespace) -> int:
         )
     run_file = None if options.candidate.suffix == ".json" else _run_file(options.candidate)
     written = promote(side, run_file, options.baseline, options.force)
-    print(f"{written}: the baseline from now on, {len(side.cases)} cases, {side.evidence}")
+    if options.json:
+        print_result(
+            {"format_version": 1, "baseline": str(written), "n_cases": len(side.cases), "evidence": side.evidence}
+        )
+    else:
+        print(f"{written}: the baseline from now on, {len(side.cases)} cases, {side.evidence}")
     return 0
 
 
-def _print(outcome: GateOutcome, as_json: bool, annotate: bool) -> None:
+def _print(outcome: GateOutcome, options: argparse.Namespace) -> None:
     from audit.gate import annotations, record
     from audit.gate.terminal import render_terminal
 
-    if as_json:
-        print(json.dumps(record.record(outcome), indent=1, allow_nan=False))
+    if options.json:
+        print_result(record.record(outcome))
     else:
-        width = shutil.get_terminal_size((100, 24)).columns
-        sys.stdout.write(render_terminal(outcome, width, sys.stdout.isatty()))
-    if annotate:
-        sys.stdout.write(annotations.render(outcome))
+        print_result(render_terminal(outcome, terminal_width(), has_colour(sys.stdout), options.verbose))
+    if options.annotate:
+        print_result(annotations.render(outcome))

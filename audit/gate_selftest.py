@@ -13,6 +13,7 @@ from audit.gate.side import Side, side_of
 from audit.replay.engine import ReplaySettings
 from audit.rules.judge import judge
 from audit.selftest import FAULT_FILE, planted_cases, replayed_run
+from audit.terminal import print_result
 
 #: Ops whose faults do not end a process, and one that is healthy; with the change that the gate has to tell.
 EXPECTED: dict[str, str] = {
@@ -67,12 +68,17 @@ def _side(device: str) -> Side:
     return side_of(judge(replayed_run(ReplaySettings(device=device, timing_budget_s=0.01), cases)))
 
 
-def print_self_test() -> int:
+def print_self_test(as_json: bool, quiet: bool) -> int:
     """Prints what was proved. Raises UnfinishedError where something was not."""
-    print("replaying planted faults on the simulated device", file=sys.stderr)
+    if not quiet:
+        print("replaying planted faults on the simulated device", file=sys.stderr)
     found = prove()
-    for proof in found:
-        print(f"{'ok    ' if proof.holds else 'FAILED'} {proof.what}: {proof.seen}")
+    if as_json:
+        works = all(proof.holds for proof in found)
+        print_result({"format_version": 1, "works": works, "proofs": [vars(proof) for proof in found]})
+    else:
+        for proof in found:
+            print(f"{'ok    ' if proof.holds else 'FAILED'} {proof.what}: {proof.seen}")
     if not all(proof.holds for proof in found):
         raise UnfinishedError("the gate does not do here what it has to; trust no result of it", "gate-self-test")
     return 0

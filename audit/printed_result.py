@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import shutil
+import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from audit.schema import NotAudited, Source
+from audit.terminal import has_colour, print_result, terminal_width
 from audit.verdicts import Judgement
 
 
-def print_result(judgement: Judgement, folder: Path, formats: Sequence[str]) -> None:
+def print_judgement(judgement: Judgement, folder: Path, options: argparse.Namespace) -> None:
+    """As a person or a machine wants it; ``folder`` is where the page is."""
+    from audit.report.summary import summary
     from audit.report.terminal import render_terminal
 
-    colour = sys.stdout.isatty()
-    width = shutil.get_terminal_size((100, 24)).columns
-    page = (folder if folder.suffix != ".jsonl" else folder.parent) / "report.html" if "html" in formats else None
-    sys.stdout.write(render_terminal(judgement, width, colour, page))
+    if options.json:
+        print_result(summary(judgement))
+        return
+    home = folder if folder.suffix != ".jsonl" else folder.parent
+    page = home / "report.html" if "html" in options.format else None
+    print_result(render_terminal(judgement, terminal_width(), has_colour(sys.stdout), page, options.verbose))
 
 
 def print_missed(source: Source, not_audited: Sequence[NotAudited]) -> bool:

@@ -7,11 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from audit.option_values import FORMATS, formats, statuses
-from audit.printed_result import print_result
+from audit.printed_result import print_judgement
+from audit.terminal import add_output_options
+
+_EPILOG = """examples:
+  rocm-audit report reports/model                          judge again by today's rules; writes the page anew
+  rocm-audit report reports/model --format html,junit,csv  more forms of it
+  rocm-audit report reports/model -o elsewhere --json
+  rocm-audit report reports/model --names m.audit.names    with the names of a private trace
+exit codes: 0 finished, 1 --fail-on tripped, 2 wrong use, 3 could not write"""
 
 
 def add_report(commands: Any) -> None:
-    parser = commands.add_parser("report", help="judge a stored run again and write reports; needs no GPU and no torch")
+    parser = commands.add_parser(
+        "report",
+        help="judge a stored run again and write reports; needs no GPU and no torch",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("folder", type=Path, help="a run folder, or its run.jsonl")
     parser.add_argument(
         "--format",
@@ -36,6 +49,7 @@ def add_report(commands: Any) -> None:
         metavar="LIST",
         help="exit 1 when a case has one of these statuses",
     )
+    add_output_options(parser)
     parser.set_defaults(command=_report)
 
 
@@ -43,5 +57,5 @@ def _report(options: argparse.Namespace) -> int:
     from audit.judged_folder import report
 
     judgement = report(options.folder, options.format, options.output, options.names)
-    print_result(judgement, options.output or options.folder, options.format)
+    print_judgement(judgement, options.output or options.folder, options)
     return 1 if judgement.has_any(options.fail_on) else 0

@@ -10,12 +10,27 @@ from pathlib import Path
 from typing import Any
 
 from audit.option_values import FORMATS, duration, formats, positive, statuses
-from audit.printed_result import print_early_end, print_missed, print_result
+from audit.printed_result import print_early_end, print_judgement, print_missed
 from audit.target_options import add_target, recording_options, target_of
+from audit.terminal import add_output_options, stdout_for_the_result
+
+_EPILOG = """examples:
+  rocm-audit run model.py                            trace, replay on the GPU here, judge, report
+  rocm-audit run model.py -o out -- --batch 8        what follows -- is the script's own
+  rocm-audit run m.audit --device hip --time-budget 15m
+  rocm-audit run m.audit --resume -o out             go on after Ctrl-C, or after a crash
+  rocm-audit run m.audit --fail-on divergent,unsupported --json
+  rocm-audit run mi300x.json.gz --compare h100.json.gz
+exit codes: 0 finished, 1 --fail-on tripped, 2 wrong use, 3 could not finish"""
 
 
 def add_run(commands: Any) -> None:
-    parser = commands.add_parser("run", help="trace, replay, judge, report")
+    parser = commands.add_parser(
+        "run",
+        help="trace, replay, judge, report",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     add_target(parser)
     parser.add_argument("--device", default="auto", help="auto, hip, cuda, sim, sim:faults.py or none (auto)")
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="the run folder (reports/NAME)")
@@ -45,6 +60,7 @@ def add_run(commands: Any) -> None:
         help="then play the first step whole, on the device beside the CPU: where accumulated error starts",
     )
     _add_limits(parser)
+    add_output_options(parser)
     parser.set_defaults(command=_run)
 
 
@@ -117,9 +133,9 @@ def _run(options: argparse.Namespace) -> int:
         formats=options.format,
         fail_on=options.fail_on,
     )
-    with Progress(options.quiet) as progress:
+    with stdout_for_the_result(options.json), Progress(options.quiet, options.verbose) as progress:
         judgement, code = run(asked, progress)
-    print_result(judgement, output, options.format)
+    print_judgement(judgement, output, options)
     print_early_end(judgement.run.header.source)
     header = judgement.run.header
     print_missed(header.source, header.not_audited)

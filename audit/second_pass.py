@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from audit.errors import UnfinishedError
 from audit.rules.judge import judge
 from audit.rules.remedies import plan, preparation_s
-from audit.rules.wording import plural
 from audit.run_records import Alternative, RunEnd, Trying
 from audit.schema import Measurement
 from audit.store import RunWriter, read_run
@@ -37,13 +36,16 @@ def try_alternatives(
         judgement = judge(read_run(path))
         wanted = plan(judgement, settings.n_alternatives_cases)
         if wanted:
-            progress.phase(f"trying alternatives to {plural(len(wanted), 'case')} with findings")
+            progress.trying(len(wanted), last)
+        by_key = {case.key: case for case, _ in wanted}
         affordable = _affordable(wanted, judgement.run.measurements, last)
         for event in engine.try_instead(affordable, lambda: monotonic() > last) if wanted else ():
             if isinstance(event, Trying):
                 writer.trying(event)
+                progress.started(by_key[event.key].op)
             elif isinstance(event, Alternative):
                 writer.tried(event)
+                progress.done()
             else:
                 return RunEnd(True, f"the device was lost while alternatives were tried: {event.reason}")
     except KeyboardInterrupt:

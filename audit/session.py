@@ -269,7 +269,9 @@ def _replay_all(options: RunOptions, device: str, trace: Trace, progress: Progre
         with Pool(settings) as pool, _open_run(options, trace, pool, settings) as (header, writer, waiting):
             kept = None if options.fresh or options.resume else open_cache(header.device, header.environment, settings)
             waiting = _without_kept(kept, waiting, writer)
-            progress.replaying(header, trace.cases, waiting)
+            # What the file holds by now: measured by the run that goes on, or kept from an earlier one.
+            before = read_run(options.output / RUN_FILE).measurements if len(waiting) < len(trace.cases) else {}
+            progress.replaying(header, trace.cases, waiting, before, deadline)
             end = _write_events(pool, waiting, writer, progress, options.time_budget_s, kept)
             if end.complete:
                 end = try_alternatives(pool, options.output / RUN_FILE, settings, writer, progress, deadline)
@@ -308,6 +310,7 @@ def _write_events(
             if isinstance(event, Started):
                 writer.started(event.key)
                 begun[event.key] = monotonic()
+                progress.started(by_key[event.key].op)
             elif isinstance(event, Measurement):
                 writer.measured(event)
                 begun.pop(event.key, None)

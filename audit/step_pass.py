@@ -10,7 +10,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from audit.drift_records import DriftEnd, DriftStarted, DriftStep
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
 #: Of the disk that is free, so much may become the values of a tape.
 TAPE_FRACTION = 0.5
-#: In a log, a line each so many seconds.
-_LOG_INTERVAL_S = 20.0
 
 
 def check_playable(target: Target, device: str, fake: bool, private: bool) -> None:
@@ -75,7 +72,7 @@ def _played(options: RunOptions, device: str, gpu: DeviceInfo, progress: Progres
         try:
             limit = int(shutil.disk_usage(folder).free * TAPE_FRACTION)
             tape_in_child(target, folder, limit, options.mode, gpu, options.shape)
-            progress.phase("playing it on the device, on the CPU and in fp64, call by call")
+            progress.playing("playing it on the device, on the CPU and in fp64, call by call")
             return _written(play(settings, folder, options.time_budget_s), writer, progress)
         except UnfinishedError as error:
             if error.slug == "disk-full":
@@ -87,16 +84,16 @@ def _played(options: RunOptions, device: str, gpu: DeviceInfo, progress: Progres
 
 def _written(records: Iterator[Record], writer: RunWriter, progress: Progress) -> DriftEnd:
     """Appends each record before the next is asked for."""
-    last_line = monotonic()
     n_steps = 0
     end = DriftEnd(0, 0, reason="nothing was played")
     try:
         for record in records:
             writer.drifted(record)
             n_steps += isinstance(record, DriftStep)
-            if isinstance(record, DriftStarted) and monotonic() - last_line > _LOG_INTERVAL_S:
-                last_line = monotonic()
-                progress.phase(f"{n_steps} calls played, now {record.op}")
+            if isinstance(record, DriftStarted):
+                progress.started(record.op)
+            elif isinstance(record, DriftStep):
+                progress.done()
             if isinstance(record, DriftEnd):
                 end = record
     except KeyboardInterrupt:

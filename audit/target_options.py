@@ -55,7 +55,6 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         help="the GPU to predict for, and to pretend while tracing without one (gfx942)",
     )
     parser.add_argument("--force", action="store_true", help="replace what is there")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
 
 def target_of(options: argparse.Namespace) -> Target:

@@ -7,15 +7,27 @@ name is called ``./show``.
 from __future__ import annotations
 
 import argparse
-import json
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 from audit.errors import UsageError
+from audit.terminal import add_output_options, has_colour, print_result, terminal_width
 
 VERBS = ("show", "diff", "merge")
+
+_SHOW = """examples:
+  rocm-audit trace show m.audit                  a row for each op
+  rocm-audit trace show m.audit --op 'conv*'     the cases of some ops, in full
+  rocm-audit trace show m.audit addmm-7b         a case by the beginning of its key
+  rocm-audit trace show m.audit --json"""
+_DIFF = """examples:
+  rocm-audit trace diff before.audit after.audit
+  rocm-audit trace diff before.audit after.audit --json
+exit codes: 0 equal, 1 not equal, 2 wrong use"""
+_MERGE = """examples:
+  rocm-audit trace merge rank0.audit rank1.audit -o both.audit
+  rocm-audit trace merge train.audit infer.audit -o all.audit --force"""
 
 
 def joined(words: list[str]) -> list[str]:
@@ -27,26 +39,34 @@ def joined(words: list[str]) -> list[str]:
 
 def add_verbs(commands: Any) -> None:
     """Adds their parsers to the subparsers of the command line."""
-    show = commands.add_parser("trace show", help="what an .audit file holds: ops, cases, what is not audited")
+    show = _parser(commands, "show", "what an .audit file holds: ops, cases, what is not audited", _SHOW)
     show.add_argument("file", type=Path, nargs="?", metavar="FILE", help="an .audit file")
     show.add_argument("key", nargs="?", metavar="KEY", help="show the cases whose key begins so, in full")
     show.add_argument(
         "--op", metavar="GLOB", help="show the cases of these ops in full: mm, 'conv*', 'aten::_foreach_*'"
     )
-    show.add_argument("--json", action="store_true", help="print JSON")
+    add_output_options(show)
     show.set_defaults(command=_show)
 
-    diff = commands.add_parser("trace diff", help="cases that two traces do not share; exits 1 where there are some")
+    diff = _parser(commands, "diff", "cases that two traces do not share; exits 1 where there are some", _DIFF)
     diff.add_argument("files", type=Path, nargs="*", metavar="FILE", help="two .audit files")
     diff.add_argument("--all", action="store_true", help="list every differing case")
-    diff.add_argument("--json", action="store_true", help="print JSON")
+    add_output_options(diff)
     diff.set_defaults(command=_diff)
 
-    merge = commands.add_parser("trace merge", help="one trace of several: ranks, or programs")
+    merge = _parser(commands, "merge", "one trace of several: ranks, or programs", _MERGE)
     merge.add_argument("files", type=Path, nargs="*", metavar="FILE", help="two or more .audit files")
     merge.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write the merged trace")
     merge.add_argument("--force", action="store_true", help="replace what is there")
+    add_output_options(merge)
     merge.set_defaults(command=_merge)
+
+
+def _parser(commands: Any, verb: str, what: str, examples: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        f"trace {verb}", help=what, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    return parser
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -57,13 +77,13 @@ def _show(options: argparse.Namespace) -> int:
     if options.file is None:
         raise UsageError("give an .audit file to show; to trace a script called show, write ./show", "bad-arguments")
     opset = open_opset(options.file)
-    if options.key is None and options.op is None:
-        _print(opset_record(opset) if options.json else render_opset(opset, options.file.name, *_terminal()))
+    if options.key is None and options.op is None and not options.verbose:
+        print_result(opset_record(opset) if options.json else render_opset(opset, options.file.name, *_terminal()))
         return 0
     cases = chosen_cases(opset.trace.cases, options.key, options.op)
     stored = value_bytes_by_key(opset)
     records = [case_record(case, stored.get(case.key, 0)) for case in cases]
-    _print(records if options.json else render_cases(opset, cases, *_terminal()))
+    print_result(records if options.json else render_cases(opset, cases, *_terminal()))
     return 0
 
 
@@ -79,20 +99,26 @@ def _diff(options: argparse.Namespace) -> int:
     a, b = options.files
     found = difference(read_opset(a), read_opset(b))
     names = (str(a), str(b))
-    _print(
-        difference_record(found) if options.json else render_difference(found, names, *_terminal(), every=options.all)
+    every = options.all or options.verbose
+    print_result(
+        difference_record(found) if options.json else render_difference(found, names, *_terminal(), every=every)
     )
     return 0 if found.is_equal else 1
 
 
 def _merge(options: argparse.Namespace) -> int:
+    from audit.opset.file import open_opset
     from audit.opset.merging import merge_opsets
+    from audit.report.opset_rows import opset_record
 
     if len(options.files) < 2 or options.output is None:
         raise UsageError("give two or more .audit files to merge, and -o FILE for the result", "bad-arguments")
     if options.output.exists() and not options.force:
         raise UsageError(f"{options.output} exists; use --force to replace it", "exists")
     trace = merge_opsets(options.files, [file.name for file in options.files], options.output, "files")
+    if options.json:
+        print_result({"file": str(options.output), **opset_record(open_opset(options.output))})
+        return 0
     print(f"{options.output}: {len(trace.cases)} cases from {trace.n_recorded} calls, {trace.notes[0]}")
     for note in trace.notes[1:]:
         print(f"  {note}")
@@ -101,8 +127,4 @@ def _merge(options: argparse.Namespace) -> int:
 
 def _terminal() -> tuple[int, bool]:
     """Width of the terminal, and whether it shows colours."""
-    return shutil.get_terminal_size((120, 24)).columns, sys.stdout.isatty()
-
-
-def _print(result: Any) -> None:
-    sys.stdout.write(result if isinstance(result, str) else json.dumps(result, indent=1) + "\n")
+    return terminal_width(120), has_colour(sys.stdout)

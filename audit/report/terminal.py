@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -16,7 +17,7 @@ from audit.report.legend import READING_ORDER, STATUS_TEXTS, evidence_text
 from audit.report.lost_time import step_limits
 from audit.report.rows import CaseRow, case_rows, status_counts
 from audit.schema import IMPORTED, Status
-from audit.verdicts import Judgement
+from audit.verdicts import Judgement, Verdict
 
 #: Findings shown; with headline, counts and root causes this stays below 24 lines at 80 columns.
 MAX_FINDINGS = 6
@@ -30,8 +31,13 @@ _COLOURS: dict[Status, str] = {
 }  # fmt: skip
 
 
-def render_terminal(judgement: Judgement, width: int = 80, colour: bool = False, report: Path | None = None) -> str:
-    """The summary, ``width`` columns wide, with ANSI colours only where asked; ``report`` is named in the last line."""
+def render_terminal(
+    judgement: Judgement, width: int = 80, colour: bool = False, report: Path | None = None, every: bool = False
+) -> str:
+    """The summary, ``width`` columns wide, with ANSI colours only where asked; ``report`` is named in the last line.
+
+    ``every``: all findings and all that is inconclusive, not the worst of them.
+    """
     console = plain_console(width, colour)
     evidence = evidence_text(judgement.run.header)
     rows = case_rows(judgement)
@@ -39,7 +45,8 @@ def render_terminal(judgement: Judgement, width: int = 80, colour: bool = False,
     console.print(Text(evidence.title, style="green" if evidence.is_amd else "black on yellow"))
     console.print(_counts(judgement))
     _print_root_causes(console, judgement)
-    _print_findings(console, [row for row in rows if row.status not in ("supported", "inconclusive")])
+    wanted = [row for row in rows if row.status != "supported" and (every or row.status != "inconclusive")]
+    _print_findings(console, wanted, len(wanted) if every else MAX_FINDINGS)
     _print_doubts(console, judgement, rows)
     _print_libraries(console, judgement)
     _print_limits(console, judgement)
@@ -66,14 +73,26 @@ def printed(console: Console) -> str:
 
 
 def _counts(judgement: Judgement) -> Text:
-    line = Text()
-    for status, n in status_counts(judgement).items():
-        if n:
-            line.append(
-                f"{STATUS_TEXTS[status].mark} {text.count_text(n)} {STATUS_TEXTS[status].label}", _COLOURS[status]
-            )
-            line.append("   ")
-    line.append(f"of {text.plural(len(judgement.verdicts), 'case')}")
+    line = counts_text(status_counts(judgement), "   ")
+    return line.append(f"{'   ' if line else ''}of {text.plural(len(judgement.verdicts), 'case')}")
+
+
+def counts_text(counts: Mapping[Status, int], between: str) -> Text:
+    """``✗ 1 unsupported   ✓ 12 supported``, in the colours of the statuses, in the order of reading."""
+    parts = [
+        Text(f"{STATUS_TEXTS[status].mark} {text.count_text(n)} {STATUS_TEXTS[status].label}", _COLOURS[status])
+        for status in READING_ORDER
+        if (n := counts.get(status, 0))
+    ]
+    return Text(between).join(parts)
+
+
+def finding_text(verdict: Verdict) -> Text:
+    """A case and its first finding, for a list of them as they come."""
+    line = Text(f"{STATUS_TEXTS[verdict.status].mark} {STATUS_TEXTS[verdict.status].label}", _COLOURS[verdict.status])
+    line.append(f" {text.one_line(text.short_op(verdict.op), 60)} {text.one_line(verdict.signature, 120)}", "default")
+    if verdict.findings and verdict.status != "supported":
+        line.append(f": {text.one_line(verdict.findings[0].message, 300)}", "default")
     return line
 
 
@@ -88,7 +107,7 @@ def _print_root_causes(console: Console, judgement: Judgement) -> None:
         console.print(Text(f"! {text.one_line(cause, 240)}", style="bold"))
 
 
-def _print_findings(console: Console, rows: list[CaseRow]) -> None:
+def _print_findings(console: Console, rows: list[CaseRow], limit: int) -> None:
     """Two lines at most per op and rule code: fifty shapes of one broken op are one entry with a count."""
     groups: dict[tuple[Status, str, str], list[tuple[str, str]]] = {}
     for row in rows:
@@ -103,13 +122,13 @@ def _print_findings(console: Console, rows: list[CaseRow]) -> None:
     grid.add_column(ratio=1, no_wrap=True)
     ordered = sorted(groups.items(), key=lambda item: (READING_ORDER.index(item[0][0]), -len(item[1])))
     room = console.width - op_width - 4
-    for (status, op, _), messages in ordered[:MAX_FINDINGS]:
+    for (status, op, _), messages in ordered[:limit]:
         count = f" ×{len(messages)}" if len(messages) > 1 else ""
         name = Text(text.one_line(op, op_width - len(count)) + count, _COLOURS[status])
         grid.add_row(Text(STATUS_TEXTS[status].mark, _COLOURS[status]), name, Text(_two_lines(*messages[0], room)))
     console.print(grid)
-    if len(ordered) > MAX_FINDINGS:
-        left = text.plural(len(ordered) - MAX_FINDINGS, "more finding")
+    if len(ordered) > limit:
+        left = text.plural(len(ordered) - limit, "more finding")
         console.print(Text(f"  and {left} in the report", style="dim"))
 
 
