@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import os
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import audit
 from audit.errors import UnfinishedError
 from audit.run_folder import alone_in, make_folder
+from audit.terminal import add_output_options, is_live, print_result
 from audit.termination import termination_as_interrupt
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _EPILOG = """examples:
   rocm-audit dashboard runs -o site          again: judges what is new, writes what has changed
 runs of other machines: copy their folders into the one that is given
 exit codes: 0 built (files that are left out are told), 2 wrong use or no run at all, 3 could not finish"""
-#: Files left out that are told one by one; the site has a page of all.
+#: Files left out that are told one by one, unless all are asked for; the site has a page of them.
 _TOLD = 20
 #: A line each so many seconds, where nobody looks at a terminal.
 _LOG_INTERVAL_S = 20.0
@@ -52,8 +52,7 @@ def add_dashboard(commands: Any) -> None:
         help="where judged runs are kept for the next build (dashboard in the user's cache of rocm-audit)",
     )
     parser.add_argument("--force", action="store_true", help="put the site into a folder that holds something else")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    add_output_options(parser)
     parser.set_defaults(command=_dashboard)
 
 
@@ -73,11 +72,8 @@ def _dashboard(options: argparse.Namespace) -> int:
             "interrupted; the site can be read, runs that were judged are kept, and the same command goes on",
             "interrupted",
         ) from error
-    _warn(built)
-    if options.json:
-        print(json.dumps(_record(built, options.output), indent=1))
-    else:
-        print(_sentence(built, options.output))
+    _warn(built, len(built.left_out) if options.verbose else _TOLD)
+    print_result(_record(built, options.output) if options.json else _sentence(built, options.output) + "\n")
     return 0
 
 
@@ -99,7 +95,7 @@ class _Progress:
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
-        self._is_terminal = sys.stderr.isatty()
+        self._is_terminal = is_live(sys.stderr)
         self._last = monotonic()
 
     def __call__(self, n_done: int, n_all: int) -> None:
@@ -113,11 +109,10 @@ class _Progress:
             print(f"judged {n_done:,} of {n_all:,} runs", file=sys.stderr)
 
 
-def _warn(built: Built) -> None:
-    for one in built.left_out[:_TOLD]:
+def _warn(built: Built, n_told: int) -> None:
+    for one in built.left_out[:n_told]:
         print(f"rocm-audit: left out {one.path}: {one.reason} [{one.slug}]", file=sys.stderr)
-    if len(built.left_out) > _TOLD:
-        more = len(built.left_out) - _TOLD
+    if (more := len(built.left_out) - n_told) > 0:
         print(f"rocm-audit: {more} more files are left out; left-out.html of the site lists all", file=sys.stderr)
     if built.site.n_odd_clocks:
         print(
