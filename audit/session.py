@@ -271,7 +271,8 @@ def _replay_all(options: RunOptions, device: str, trace: Trace, progress: Progre
             waiting = _without_kept(kept, waiting, writer)
             # What the file holds by now: measured by the run that goes on, or kept from an earlier one.
             before = read_run(options.output / RUN_FILE).measurements if len(waiting) < len(trace.cases) else {}
-            progress.replaying(header, trace.cases, waiting, before, deadline)
+            budget_s = math.inf if options.time_budget_s is None else options.time_budget_s
+            progress.replaying(header, trace.cases, waiting, before, monotonic() + budget_s)
             end = _write_events(pool, waiting, writer, progress, options.time_budget_s, kept)
             if end.complete:
                 end = try_alternatives(pool, options.output / RUN_FILE, settings, writer, progress, deadline)
