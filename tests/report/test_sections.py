@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from audit.codec import contiguous_strides
 from audit.comparison import Comparison
 from audit.report.page import SECTIONS, parts
 from audit.report.rows import case_rows
@@ -22,38 +21,9 @@ from audit.report.sections.section import Material
 from audit.report.sections.shapes import mark_path
 from audit.rules.judge import judge
 from audit.run_records import Run, RunEnd
-from audit.schema import STATUSES, Case, Ceilings, Kernel, Measurement, Outcome, Path, Rate, TensorSpec, Timing
+from audit.schema import STATUSES, Ceilings, Measurement, Outcome, Rate
 from audit.verdicts import Judgement
-
-
-def spec(*sizes: int, dtype: str = "bfloat16") -> TensorSpec:
-    return TensorSpec(sizes, contiguous_strides(sizes), dtype)
-
-
-def gpu_run(make_judgement: Callable[..., Judgement], cases: dict[Case, float], backend: str = "hip") -> Run:
-    """Each case with its median time."""
-    header = replace(make_judgement(1, backend=backend).run.header, n_cases=len(cases), preflight=())
-    measurements = {
-        case.key: Measurement(
-            case.key, Outcome("ok"), Outcome("ok"),
-            path=Path(True, True, (case.op,), (Kernel("Cijk_Ailk_Bljk_BBS_BH_MT256x256x64_gfx942", us),)),
-            device_time=Timing(us, 1.0, 9),
-        )
-        for case, us in cases.items()
-    }  # fmt: skip
-    return Run(header, tuple(cases), measurements, end=RunEnd(True))
-
-
-class _Hashed(Case):
-    """Cases hold dicts; these tests want them as keys."""
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-
-MM = _Hashed("mm-1", "aten::mm.default", (spec(4096, 4096), spec(4096, 4096)))
-ADD = _Hashed("add-1", "aten::add.Tensor", (spec(4096, 4096), spec(4096, 4096)))
-
+from tests.report.gpu_runs import ADD, MM, gpu_run, spec
 
 # --- the page --------------------------------------------------------------------------------------------------
 
@@ -74,7 +44,7 @@ def test_a_run_shows_the_sections_that_it_has_something_for(make_judgement: Call
 
 
 def test_a_mark_stands_at_its_intensity_and_its_rate(make_judgement: Callable[..., Judgement]) -> None:
-    found = roofline(Material(judge(gpu_run(make_judgement, {MM: 500.0, ADD: 40.0}))))
+    found = roofline(Material(judge(gpu_run(make_judgement, (MM, 500.0), (ADD, 40.0)))))
     assert found.arithmetic is not None
     assert found.traffic is not None
     [mark] = found.arithmetic.marks
@@ -87,7 +57,7 @@ def test_a_mark_stands_at_its_intensity_and_its_rate(make_judgement: Callable[..
 
 
 def test_ceilings_are_those_that_were_measured_where_they_were(make_judgement: Callable[..., Judgement]) -> None:
-    run = gpu_run(make_judgement, {MM: 500.0})
+    run = gpu_run(make_judgement, (MM, 500.0))
     ceilings = Ceilings(Rate(4000.0, 1.0, 9), {"bfloat16": Rate(654.0, 1.0, 9)}, Rate(6.0, 0.5, 9))
     found = roofline(Material(judge(replace(run, header=replace(run.header, ceilings=ceilings)))))
     assert found.arithmetic is not None
@@ -259,9 +229,9 @@ def test_a_tree_of_many_thousand_modules_is_bounded(make_judgement: Callable[...
 def test_ops_are_summed_over_their_kinds_and_the_faster_side_is_named(
     make_judgement: Callable[..., Judgement],
 ) -> None:
-    small = _Hashed("mm-2", "aten::mm.default", (spec(64, 64), spec(64, 64)))
-    here = gpu_run(make_judgement, {MM: 500.0, small: 20.0, ADD: 40.0})
-    there = gpu_run(make_judgement, {MM: 400.0, small: 20.0, ADD: 41.0}, "cuda")
+    small = replace(MM, key="mm-2", args=(spec(64, 64), spec(64, 64)))
+    here = gpu_run(make_judgement, (MM, 500.0), (small, 20.0), (ADD, 40.0))
+    there = gpu_run(make_judgement, (MM, 400.0), (small, 20.0), (ADD, 41.0), backend="cuda")
     found = beside(Material(judge(here, other=there)))
     assert found is not None
     mm, add = found.duels

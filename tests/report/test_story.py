@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from audit.codec import contiguous_strides
 from audit.report.answers import Answer
 from audit.report.story import story
 from audit.rules.judge import judge
@@ -17,17 +16,13 @@ from audit.schema import (
     Case,
     DeviceInfo,
     DeviceTimes,
-    Kernel,
-    Measurement,
     NotAudited,
-    Outcome,
-    Path,
     Source,
     Status,
-    TensorSpec,
     Timing,
 )
 from audit.verdicts import Finding, Judgement, Known, Tried
+from tests.report.gpu_runs import gpu_run, spec
 
 QUESTIONS = [
     "May I migrate?", "What blocks?", "Are the numbers the same?", "What does a step cost?", "What do I change?",
@@ -176,18 +171,11 @@ def test_nothing_compared_is_not_all_the_same(make_judgement: Callable[..., Judg
 
 # --- the cost of a step ----------------------------------------------------------------------------------------
 
-WEIGHT = TensorSpec((1024, 1024), contiguous_strides((1024, 1024)), "bfloat16")
-MM = Case("mm-1", "aten::mm.default", (WEIGHT, WEIGHT), n_calls=10)
+MM = Case("mm-1", "aten::mm.default", (spec(1024, 1024), spec(1024, 1024)), n_calls=10)
 
 
 def timed(make_judgement: Callable[..., Judgement], backend: str, us: float, case: Case = MM) -> Run:
-    header = replace(make_judgement(1, backend=backend).run.header, n_cases=1, preflight=())
-    kernel = Kernel("Cijk_Ailk_Bljk_BBS_BH_MT256x256x64_gfx942", us)
-    measurement = Measurement(
-        case.key, Outcome("ok"), Outcome("ok"), path=Path(True, True, (case.op,), (kernel,)),
-        device_time=Timing(us, us / 100, 9),
-    )  # fmt: skip
-    return Run(header, (case,), {case.key: measurement}, end=RunEnd(True))
+    return gpu_run(make_judgement, (case, us), backend=backend)
 
 
 def test_a_step_is_set_beside_the_other_device(make_judgement: Callable[..., Judgement]) -> None:

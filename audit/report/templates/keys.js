@@ -24,11 +24,6 @@
     else if (event.key === "p") step(-1);
   });
 
-  // What scrolls in an open case can be reached by keyboard; set here, for hundreds of cases hold several each.
-  document.addEventListener("toggle", (event) => {
-    if (event.target.open) for (const item of event.target.querySelectorAll(".scroll, pre")) item.tabIndex = 0;
-  }, true);
-
   document.addEventListener("click", async (event) => {
     const button = event.target.closest?.(".copy");
     if (!button) return;

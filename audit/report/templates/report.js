@@ -30,6 +30,7 @@
   const open = (op, state) => {
     op.row.hidden = !state;
     op.toggle.setAttribute("aria-expanded", String(state));
+    if (state) for (const item of op.row.querySelectorAll(".scroll")) item.tabIndex = 0; // what scrolls is for keys, too
   };
 
   function filter() {
