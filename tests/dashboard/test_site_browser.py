@@ -429,11 +429,14 @@ def test_a_badge_is_copied_with_the_address_of_the_site_where_that_is_known(
 ) -> None:
     page = page_of(real, "model").relative_to(real).as_posix()
     visit(browser, f"{served}/{page}")
-    snippet = browser.find_element("css selector", ".snippet pre").text
+    snippet = browser.find_element("css selector", ".badge-row pre").get_attribute("textContent")
     assert snippet.startswith(f"[![rocm-audit]({served}/badges/model-")
     assert snippet.endswith(f"({served}/{page})")
+    press(browser, ".badge-row .copy")
+    until(lambda: browser.find_element("css selector", ".badge-row .copy").text in ("Copied", "Selected: press Ctrl+C"))
     visit(browser, address_of(real / page))
-    assert browser.find_element("css selector", ".snippet pre").text.startswith("[![rocm-audit](SITE/badges/model-")
+    snippet = browser.find_element("css selector", ".badge-row pre").get_attribute("textContent")
+    assert snippet.startswith("[![rocm-audit](SITE/badges/model-")
     natural = browser.execute_script("return [...document.images].map((image) => image.naturalWidth > 0)")
     assert natural
     assert all(natural)

@@ -8,6 +8,7 @@ from itertools import islice
 from audit.dashboard.contents import Contents
 from audit.dashboard.links import INDEX
 from audit.dashboard.pages.evidence import EVIDENCE_MEANINGS
+from audit.dashboard.pages.grid import stack_tallies
 from audit.dashboard.pages.markup import page
 from audit.dashboard.pages.places import ABOUT
 from audit.dashboard.site_file import SiteFile
@@ -16,6 +17,7 @@ NEWEST_RUNS = 8
 SHOWN_MODELS = 12
 #: Simulated and predicted devices that are not folded away.
 SHOWN_SIMULATED = 3
+SHOWN_STACKS = 4
 
 
 def front_files(contents: Contents) -> Iterator[SiteFile]:
@@ -44,4 +46,6 @@ def _index(contents: Contents) -> str:
         n_models=len(models),
         SHOWN_SIMULATED=SHOWN_SIMULATED,
         untested=contents.untested(),
+        tallies=stack_tallies(contents),
+        SHOWN_STACKS=SHOWN_STACKS,
     )

@@ -8,10 +8,10 @@ from itertools import islice
 
 from audit.dashboard.contents import Contents
 from audit.dashboard.links import gpu_page
-from audit.dashboard.pages.grid import Grid, grid_of
+from audit.dashboard.pages.grid import Grid, grid_of, stack_tallies
 from audit.dashboard.pages.markup import page
 from audit.dashboard.pages.matrix import columns
-from audit.dashboard.rows import Gpu
+from audit.dashboard.rows import Gpu, Tally
 from audit.dashboard.site_file import SiteFile
 
 MAX_RUNS = 50
@@ -21,12 +21,15 @@ MAX_OPS = 150
 def gpu_files(contents: Contents) -> Iterator[SiteFile]:
     """All of it."""
     grid = functools.cache(lambda: grid_of(contents))
+    tallies = functools.cache(lambda: stack_tallies(contents))
     for gpu in contents.gpus():
         depends = contents.digest("gpu", gpu.slug)
-        yield SiteFile(gpu_page(gpu.slug), depends, _maker(contents, grid, gpu))
+        yield SiteFile(gpu_page(gpu.slug), depends, _maker(contents, grid, tallies, gpu))
 
 
-def _maker(contents: Contents, grid: Callable[[], Grid], gpu: Gpu) -> Callable[[], str]:
+def _maker(
+    contents: Contents, grid: Callable[[], Grid], tallies: Callable[[], dict[str, Tally]], gpu: Gpu
+) -> Callable[[], str]:
     def make() -> str:
         shown = grid().of_gpu(gpu.slug)
         found = grid().within(shown)
@@ -41,6 +44,7 @@ def _maker(contents: Contents, grid: Callable[[], Grid], gpu: Gpu) -> Callable[[
             n_ops=len(found),
             runs=list(islice(contents.runs(gpu=gpu.slug), MAX_RUNS)),
             untested=untested,
+            tallies=tallies(),
             release=release,
         )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
 from audit.dashboard.contents import Contents
 from audit.dashboard.pages.evidence import EVIDENCE_ORDER
-from audit.dashboard.rows import MatrixCell, Stack
+from audit.dashboard.rows import MatrixCell, Stack, Tally
 from audit.report.legend import READING_ORDER, STATUS_TEXTS
 from audit.report.text import plural
 from audit.rules.coverage import worst
@@ -138,6 +139,17 @@ def _sum(a: GridCell, b: GridCell) -> GridCell:
         a.n_unknown + b.n_unknown,
         a.varies or b.varies,
     )
+
+
+def stack_tallies(contents: Contents) -> dict[str, Tally]:
+    """Cases of each stack by status, by its slug: every case is in one cell of its stack."""
+    counts: dict[str, Counter[Status]] = {stack.slug: Counter() for stack in contents.stacks()}
+    for cell in contents.matrix():
+        counts[cell.stack_slug].update(dict(cell.tally.by_status))
+    return {
+        slug: Tally(tuple((status, found[status]) for status in READING_ORDER if found[status]))
+        for slug, found in counts.items()
+    }
 
 
 def dtypes_of(rows: Iterable[GridRow]) -> list[str]:

@@ -119,7 +119,7 @@ def _environment() -> jinja2.Environment:
             "all_stacks": lambda gpus: [stack for gpu in gpus for stack in gpu.stacks],
             "levels": levels,
             "twice": lambda value: (value, value),
-            "pairs": lambda rows, *names: [tuple(getattr(row, name) for name in names) for row in rows],
+            "named": lambda gpus: [(gpu.slug, f"{gpu.name}, {gpu.stacks[0].evidence_text}") for gpu in gpus],
             "uncounted": lambda statuses: [(status, None) for status in statuses],
             "worst_first": lambda statuses: sorted(statuses, key=READING_ORDER.index),
             "number": lambda value: "" if value is None else f"{value:.6g}",

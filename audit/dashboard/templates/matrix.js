@@ -157,7 +157,7 @@
     drawHead(groups);
     body.replaceChildren(...found.slice((page - 1) * perPage, page * perPage).map(({ op, cells }) => drawRow(op, cells, groups, want)));
     const range = pages > 1 ? `, ${(page - 1) * perPage + 1} to ${Math.min(page * perPage, found.length)} shown` : "";
-    $("shown").textContent = `${found.length === ops.length ? plural(ops.length, "op") : `${found.length.toLocaleString("en")} of ${plural(ops.length, "op")}`} on ${plural(stacks.length, "stack")}${range}`;
+    $("shown").textContent = `${found.length.toLocaleString("en")} of ${plural(ops.length, "op")} on ${plural(stacks.length, "stack")}${range}`;
     $("nothing").hidden = found.length > 0;
     $("filter-note").hidden = !filtered;
     $("filter-note").textContent = `Filtered: ${decodeURIComponent(location.hash.slice(1)).replaceAll("&", ", ")}. ${$("shown").textContent}.`;

@@ -138,6 +138,7 @@ const rocmAuditSite = (() => {
         await navigator.clipboard.writeText(source.textContent);
         button.textContent = "Copied";
       } catch (e) { // not allowed here: the reader copies what is selected
+        source.closest("details").open = true;
         getSelection().selectAllChildren(source);
         button.textContent = "Selected: press Ctrl+C";
       }
