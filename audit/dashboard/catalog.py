@@ -170,7 +170,7 @@ class Catalog:
             audits.add(audit_version)
             sources.add(source)
             identities.append((key, op, phase))
-        name = next(iter(sources)) if len(sources) == 1 else f"{len(sources)} sources"
+        name = next(iter(sources)) if len(sources) == 1 else f"{len(sources) or 'its'} sources"
         cases = CaseSet(name, opset_version(identities), sum(tally.values()), tuple(sorted(audits)))
         return Share(stack.evidence, stack.is_imported, tally_of(tally), cases)
 

@@ -115,8 +115,8 @@ def releases(base: Connection, gpus: Iterable[Gpu], numbers: Mapping[str, int]) 
 
 
 def _release(base: Connection, gpu: Gpu, numbers: Mapping[str, int]) -> ReleaseChange | None:
-    """The newest pair of versions, one right after the other, that have cases in common."""
-    for after, before in itertools.pairwise(reversed(gpu.stacks)):
+    """The newest versions with the ones next before them that they have cases in common with."""
+    for after, before in itertools.combinations(reversed(gpu.stacks), 2):
         change = _between(base, gpu, before, after, (numbers[before.slug], numbers[after.slug]))
         if change.n_common:
             return change

@@ -56,6 +56,8 @@ class CaseSet:
     @property
     def text(self) -> str:
         """``198 cases of llama_train.py (set 5f0c6d1a2b3c, rocm-audit 0.1.0)``."""
+        if not self.n_cases:
+            return f"no case of {self.name}"
         versions = ", ".join(self.audit_versions)
         return f"{self.n_cases:,} cases of {self.name} (set {self.version}, rocm-audit {versions})"
 

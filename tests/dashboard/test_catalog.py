@@ -282,3 +282,11 @@ def test_devices_of_one_name_and_other_evidence_never_share_an_address(catalog_o
     write_run(tmp_path / "c", device={**MI300X, "backend": "sim"})
     slugs = [gpu.slug for gpu in catalog_of(tmp_path).gpus()]
     assert [slug.partition("-amd")[0] for slug in slugs] == ["measured", "stand-in", "simulated"]
+
+
+def test_a_release_without_a_case_in_common_is_passed_over(catalog_of: CatalogOf, tmp_path: Path) -> None:
+    write_run(tmp_path / "a", environment={"torch": "2.9.1+rocm6.4"}, keys=KEYS[:2], raising=[ARANGE])
+    write_run(tmp_path / "b", environment=ROCM_71, keys=KEYS[3:])
+    write_run(tmp_path / "c", environment=ROCM_72, keys=KEYS[:3])
+    [change] = catalog_of(tmp_path).releases()
+    assert (change.before.torch, change.after.torch, change.n_better) == ("2.9.1+rocm6.4", "2.13.0+rocm7.2", 1)
