@@ -11,7 +11,19 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from tests.bench import files, gpu, large, memory, opsets, reference, replaying, reporting, site_pages, tracing
+from tests.bench import (
+    dashboard,
+    files,
+    gpu,
+    large,
+    memory,
+    opsets,
+    reference,
+    replaying,
+    reporting,
+    site_pages,
+    tracing,
+)
 from tests.bench.lines import Line
 
 PARTS: dict[str, Callable[[], Iterator[Line]]] = {
@@ -25,6 +37,7 @@ PARTS: dict[str, Callable[[], Iterator[Line]]] = {
     "memory": memory.measure,
     "reporting": reporting.measure,
     "pages": site_pages.measure,
+    "dashboard": dashboard.measure,
 }
 
 
