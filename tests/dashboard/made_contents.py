@@ -85,6 +85,9 @@ class MadeContents:
     n_runs: int = 15
     n_cases: int = 60
     n_signatures: int = 12
+    n_transitions: int = 6
+    n_changes: int = 6
+    n_items: int = 1
     devices: tuple[tuple[str, str, Backend, Evidence, bool], ...] = DEVICES
     names: tuple[str, ...] = ()
     text: str = ""
@@ -240,10 +243,10 @@ class MadeContents:
         row = self._run_row(int(run.split("-")[1]))
         return RunPage(
             row, "script", self._tally(3, 40), (("torch", row.stack.torch), ("HSA_OVERRIDE_GFX_VERSION", "11.0.0")),
-            (("steps", "2"), ("timeout", "60")),
+            (("steps", "2"), ("timeout", "60")) * self.n_items,
             (CauseRow("SUP190", "unsupported", "HSA_OVERRIDE_GFX_VERSION is set: the arch may be wrong", KNOWN),),
-            (NotAuditedRow("torch.compile region", "compiled code has no aten calls", 4, 0, True),), self.n_cases * 9,
-            "time budget spent", ("line 12 was cut short",), ("copies/run.jsonl",), "5f0c6d1a" * 8,
+            (NotAuditedRow("torch.compile region", "compiled code has no aten calls", 4, 0, True),) * self.n_items,
+            self.n_cases * 9, "time budget spent", ("line 12 was cut short",), ("copies/run.jsonl",), "5f0c6d1a" * 8,
         )  # fmt: skip
 
     def summary(self, run: str) -> bytes:
@@ -290,13 +293,13 @@ class MadeContents:
 
     def transitions(self, model: str = "", op: str = "", limit: int = 200) -> tuple[Transition, ...]:
         found = []
-        for r in range(min(limit, max(0, self.n_runs - len(self._gpus)), 6)):
+        for r in range(min(limit, max(0, self.n_runs - len(self._gpus)), self.n_transitions)):
             before, after = self._run_row(r), self._run_row(r + len(self._gpus))
             moved = (
                 EnvironmentChange("torch", "torch", before.stack.torch, after.stack.torch),
                 EnvironmentChange("driver", "driver", "6.14.2", "6.16.0"),
             )
-            changes = tuple(self._change(n) for n in range(r % 4 * 3))
+            changes = tuple(self._change(n) for n in range(r % 4 * self.n_changes // 2))
             found.append(
                 Transition(before, after, moved[: r % 3], changes, self.n_cases, r % 4, r % 4, r % 4, r % 2, 0)
             )
@@ -306,7 +309,7 @@ class MadeContents:
         found = []
         for gpu in self._gpus:
             if len(gpu.stacks) > 1:
-                changes = tuple(self._change(n) for n in range(6))
+                changes = tuple(self._change(n) for n in range(self.n_changes))
                 found.append(ReleaseChange(gpu, gpu.stacks[-2], gpu.stacks[-1], 55, 2, 3, 4, changes, 2, 2, 2))
         return tuple(found)
 

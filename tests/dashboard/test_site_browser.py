@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
-import gzip
 import http.server
 import threading
 from collections.abc import Iterator
@@ -12,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from audit.dashboard.build import build
 from audit.dashboard.links import op_slug
 from tests.browser import (
     BROWSER_MARKS,
@@ -30,7 +27,8 @@ from tests.browser import (
     without_javascript,
 )
 from tests.dashboard.made_contents import DEVICES, MadeContents
-from tests.dashboard.made_runs import H200, MI250X, MI300X, ROCM_71, ROCM_72, SAMPLE, healthy_keys, write_run
+from tests.dashboard.made_runs import healthy_keys
+from tests.dashboard.sample_site import sample_site
 from tests.dashboard.site_on_disk import write_site
 
 pytestmark = BROWSER_MARKS
@@ -52,21 +50,7 @@ KINDS = ("index", "matrix", "op", "gpu", "model", "run", "runs", "changes", "his
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A site of runs through the whole pipeline: a Llama step with planted faults, two releases, three devices."""
-    runs = tmp_path_factory.mktemp("runs")
-    (runs / "llama").mkdir()
-    (runs / "llama" / "run.jsonl").write_bytes(gzip.decompress(SAMPLE.read_bytes()))
-    keys = healthy_keys(9)
-    write_run(runs / "a", environment=ROCM_71, keys=keys, wrong=keys[:1], created="2026-11-01T10:00:00+00:00")
-    write_run(runs / "b", device=MI300X, environment=ROCM_72, keys=keys, raising=keys[1:3])
-    write_run(runs / "c", device=MI250X, environment=ROCM_72, keys=keys, wrong=keys[4:6], left_out=keys[6:7])
-    write_run(runs / "d", device=H200, environment={"torch": "2.13.0+cu130", "cuda": "13.0"}, keys=keys)
-    (runs / "broken").mkdir()
-    (runs / "broken" / "run.jsonl").write_text("{}\n")
-    site = tmp_path_factory.mktemp("real")
-    now = datetime.datetime(2026, 12, 1, 12, tzinfo=datetime.timezone.utc)
-    build([runs], site, None, "0.1.0", now, lambda done, total: None)
-    return site
+    return sample_site(tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("real"))
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from audit.dashboard.pages.markup import page
 from audit.dashboard.pages.places import CHANGES, HISTORY
 from audit.dashboard.site_file import SiteFile
 
-MAX_HISTORY = 200
+MAX_HISTORY = 120
 
 
 def change_files(contents: Contents) -> Iterator[SiteFile]:

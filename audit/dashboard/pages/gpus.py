@@ -15,7 +15,7 @@ from audit.dashboard.rows import Gpu, Tally
 from audit.dashboard.site_file import SiteFile
 
 MAX_RUNS = 50
-MAX_OPS = 150
+MAX_CELLS, LEAST_OPS = 1500, 25
 
 
 def gpu_files(contents: Contents) -> Iterator[SiteFile]:
@@ -40,7 +40,7 @@ def _maker(
             gpu_page(gpu.slug),
             gpu=gpu,
             columns=columns(grid(), shown),
-            rows=found[:MAX_OPS],
+            rows=found[: max(LEAST_OPS, MAX_CELLS // max(1, len(shown)))],
             n_ops=len(found),
             runs=list(islice(contents.runs(gpu=gpu.slug), MAX_RUNS)),
             untested=untested,

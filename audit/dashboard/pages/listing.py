@@ -6,6 +6,7 @@ The first rows stand in the page, to be read without JavaScript. The others are 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -43,8 +44,8 @@ class Listing(Generic[Row]):
 
     @property
     def addresses(self) -> str:
-        """The files as the page's script reads them."""
-        return " ".join(map(shard_path, self.shards))
+        """The files as the page's script reads them, with a version, so that no browser mixes old rows with new."""
+        return " ".join(f"{shard_path(name)}?{version_of(self.depends)}" for name in self.shards)
 
     def first(self) -> Iterator[str]:
         """What stands in the page."""
@@ -66,6 +67,11 @@ class Listing(Generic[Row]):
 
 def shard_path(name: str) -> str:
     return f"data/{name}.js"
+
+
+def version_of(depends: str) -> str:
+    """What stands behind the address of a file whose content depends on this: eight hex digits."""
+    return hashlib.sha256(depends.encode("utf-8", "replace")).hexdigest()[:8]
 
 
 def html_script(name: str, html: str) -> str:

@@ -25,6 +25,12 @@ TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 MAX_MESSAGE = 600
 #: Signs of stacks beside a folded signature.
 MAX_STRIP = 12
+#: Changed cases of a release that are listed, and of each step of a history: worse ones come first.
+MAX_CHANGES_SHOWN, MAX_CHANGES_BRIEF = 60, 8
+#: Entries of what a stranger's file may have any number of: environment, settings, what was not audited.
+MAX_ITEMS = 200
+#: Devices of a model in the list of models.
+MAX_NEWEST = 6
 
 
 def page(template: str, path: str, **names: Any) -> str:
@@ -143,6 +149,10 @@ def _environment() -> jinja2.Environment:
         "ratio_text": ratio_text,
         "segments": segments,
         "MAX_STRIP": MAX_STRIP,
+        "MAX_CHANGES_SHOWN": MAX_CHANGES_SHOWN,
+        "MAX_CHANGES_BRIEF": MAX_CHANGES_BRIEF,
+        "MAX_ITEMS": MAX_ITEMS,
+        "MAX_NEWEST": MAX_NEWEST,
     }
     made.globals.update(names)
     return made

@@ -15,7 +15,7 @@ from audit.dashboard.contents import Contents
 from audit.dashboard.links import MATRIX
 from audit.dashboard.pages.evidence import texture
 from audit.dashboard.pages.grid import Grid, GridCell, GridRow, dtypes_of, grid_of
-from audit.dashboard.pages.listing import shard_path
+from audit.dashboard.pages.listing import shard_path, version_of
 from audit.dashboard.pages.markup import page
 from audit.dashboard.rows import Stack
 from audit.dashboard.script_data import script
@@ -69,6 +69,7 @@ def _page_maker(contents: Contents, grid: Callable[[], Grid], number: int) -> Ca
             n_columns=len(shown),
             first=(number - 1) * PAGE_ROWS + 1,
             number=number,
+            version=version_of(contents.digest("site")),
             pages=[(n, matrix_page(n)) for n in range(1, n_pages + 1)],
             dtypes=dtypes_of(grid().rows),
             gpus=list({stack.gpu_slug: f"{stack.gpu}, {stack.evidence_text}" for stack in stacks}.items()),

@@ -13,7 +13,7 @@ from audit.dashboard.pages.places import MODELS
 from audit.dashboard.rows import ModelRow, RunRow
 from audit.dashboard.site_file import SiteFile
 
-MAX_HISTORY = 100
+MAX_HISTORY = 60
 
 
 def model_files(contents: Contents) -> Iterator[SiteFile]:

@@ -17,7 +17,7 @@ from audit.report.legend import READING_ORDER
 #: Changes of its history that a page shows.
 MAX_HISTORY = 40
 #: A signature has a line for each stack: fewer signatures stand in the page where there are many.
-MAX_OBSERVATIONS, LEAST_ROWS = 1000, 20
+MAX_OBSERVATIONS, LEAST_ROWS = 1000, 5
 
 
 def op_files(contents: Contents) -> Iterator[SiteFile]:

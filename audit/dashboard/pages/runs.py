@@ -12,6 +12,9 @@ from audit.dashboard.pages.places import RUNS
 from audit.dashboard.rows import RunCase, RunRow
 from audit.dashboard.site_file import SiteFile
 
+#: Dtypes to choose from; a stranger's file may name any number.
+MAX_CHOICES = 100
+
 
 def run_files(contents: Contents) -> Iterator[SiteFile]:
     """All of it."""
@@ -52,4 +55,4 @@ def facts(cases: Iterator[RunCase]) -> dict[str, list[str]]:
     for case in cases:
         phases.add(case.phase)
         dtypes.add(case.dtype)
-    return {"phase": sorted(phases), "dtype": sorted(dtypes)}
+    return {"phase": sorted(phases), "dtype": sorted(dtypes)[:MAX_CHOICES]}

@@ -11,7 +11,7 @@
 
   async function load() {
     if (meta) return;
-    const found = await data("matrix"), shards = await Promise.all(found.shards.map(data));
+    const found = await data(`matrix?${form.dataset.version}`), shards = await Promise.all(found.shards.map((name) => data(`${name}?${form.dataset.version}`)));
     ops = shards.flat().map(([op, slug, dtypes]) => ({ op, slug, dtypes, text: op.toLowerCase(), cells: null }));
     meta = found;
   }

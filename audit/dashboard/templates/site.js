@@ -3,13 +3,13 @@
 const rocmAuditSite = (() => {
   const html = document.documentElement, root = html.dataset.root, waiting = new Map();
 
-  // The content of data/NAME.js. A page that was opened from a disk may not fetch, but may have scripts.
+  // The content of data/NAME.js?VERSION. A page that was opened from a disk may not fetch, but may have scripts.
   function data(address) {
-    const name = address.replace(/^data\//, "").replace(/\.js$/, "");
+    const [, name, version] = /^(?:data\/)?([^.?]*)(?:\.js)?(\?.*)?$/.exec(address);
     if (!waiting.has(name)) {
       waiting.set(name, new Promise((resolve, reject) => {
         const script = document.createElement("script");
-        script.src = `${root}data/${name}.js`;
+        script.src = `${root}data/${name}.js${version || ""}`;
         script.onload = () => resolve(window.rocmAudit[name]);
         script.onerror = () => { waiting.delete(name); reject(new Error(`${name}.js is not there`)); };
         document.head.append(script);
