@@ -20,8 +20,9 @@ COMPARE = "rocm-audit run cases.audit --device hip -o amd --compare nvidia"
 
 def step_cost(judgement: Judgement) -> Answer:
     """The sums are of device time, over the cases that were timed, and their number is said."""
-    step = step_of(judgement.run, judgement.verdicts)
-    if judgement.run.header.device.backend not in ("hip", "cuda") or step is None:
+    is_gpu = judgement.run.header.device.backend in ("hip", "cuda")
+    step = step_of(judgement.run, judgement.verdicts) if is_gpu else None
+    if step is None:
         return _untimed(judgement)
     if judgement.beside is not None:
         return _beside(judgement, judgement.beside, step)
