@@ -82,7 +82,7 @@ def _title(row: CaseRow, worst: Finding, device: str) -> str:
 
 
 def _body(row: CaseRow, header: RunHeader, script: str) -> Iterator[str]:
-    findings = row.findings[:MAX_FINDINGS]
+    findings = [finding for finding in row.findings if finding.status != "inconclusive"][:MAX_FINDINGS]
     yield "### What happens"
     yield ""
     yield from (f"- {escaped(finding.message, 500)} ({escaped(finding.code, 20)})" for finding in findings)
@@ -94,7 +94,7 @@ def _body(row: CaseRow, header: RunHeader, script: str) -> Iterator[str]:
     if script:
         yield from ("```python", script.strip(), "```")
         yield ""
-        yield "Its inputs are made from recorded statistics; the attached script holds recorded values, if any."
+        yield "Its inputs are made up; the attached script holds recorded values where there are any."
     yield f"Attached: `repro/{row.anchor}.py`, which needs only torch and exits 1 where this recurs."
     yield ""
     yield "### Expected"

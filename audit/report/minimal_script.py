@@ -9,7 +9,7 @@ import keyword
 import re
 from collections.abc import Iterator
 
-from audit.codec import reach, tensors_of
+from audit.codec import contiguous_strides, reach, tensors_of
 from audit.kernel_settings import setting
 from audit.report import text
 from audit.report.literals import argument_text, literal
@@ -32,12 +32,13 @@ _LOOK = {
     ),
     "SPD": (
         "import time",
+        "t = operands(DEVICE)",
         "for _ in range(10):",
         "    torch.cuda.synchronize()",
         "    start = time.perf_counter()",
-        "    run(DEVICE)",
+        "    call(t, DEVICE)",
         "    torch.cuda.synchronize()",
-        "    print((time.perf_counter() - start) * 1e6, 'microseconds with the making of inputs')",
+        "    print((time.perf_counter() - start) * 1e6, 'microseconds')",
     ),
 }
 _RUN = ("run('cpu')  # accepts the call", "run(DEVICE)", "torch.cuda.synchronize()")
@@ -90,47 +91,66 @@ def _settings(case: Case) -> list[str]:
 
 
 def _run(case: Case, specs: list[TensorSpec]) -> Iterator[str]:
-    yield "def run(device):"
+    yield "def operands(device):"
     yield "    torch.manual_seed(0)"
-    for storage in dict.fromkeys((spec.storage, spec.host) for spec in specs):
-        sharing = [(position, spec) for position, spec in enumerate(specs) if (spec.storage, spec.host) == storage]
-        yield f"    m{storage[0]}{'h' if storage[1] else ''} = {_memory(case, sharing)}"
+    names: list[str] = [""] * len(specs)
+    for place in dict.fromkeys((spec.storage, spec.host) for spec in specs):
+        sharing = [(position, spec) for position, spec in enumerate(specs) if (spec.storage, spec.host) == place]
+        yield from _memory(case, sharing)
+        for position, _ in sharing:
+            names[position] = f"t{position}"
     n_grads = sum(grad is not None for grad in case.grads or ())
-    for position, spec in enumerate(specs):
-        leaf = spec.requires_grad and case.grads is not None and position < len(specs) - n_grads
-        yield f"    t{position} = {_view(spec)}" + (".requires_grad_()" if leaf else "")
+    leaves = range(len(specs) - n_grads) if case.grads is not None else range(0)
+    for position in leaves:
+        if specs[position].requires_grad:
+            names[position] += ".requires_grad_()"
+    yield f"    return [{', '.join(names)}]"
+    yield ""
+    yield ""
+    yield "def call(t, device):"
     yield f"    result = {_call(case)}"
     yield "    outputs = [x for x in (result if isinstance(result, (tuple, list)) else [result]) if torch.is_tensor(x)]"
     if case.grads is not None:
         yield from _backward(case, specs)
     yield "    return [x.detach() for x in outputs]"
+    yield ""
+    yield ""
+    yield "def run(device):"
+    yield "    return call(operands(device), device)"
 
 
-def _memory(case: Case, sharing: list[tuple[int, TensorSpec]]) -> str:
-    """The elements under operands that share them, on the device."""
+def _memory(case: Case, sharing: list[tuple[int, TensorSpec]]) -> Iterator[str]:
+    """Operands on the device: alone and row-major as they are, else as views of the elements under them."""
     position, first = sharing[0]
-    n = max(spec.offset + reach(spec.sizes, spec.strides) for _, spec in sharing)
     values = case.values.get(position, Values())
-    made = _elements(first.dtype, n, values)
-    return made if first.host else f"{made}.to(device)"
+    move = "" if first.host else ".to(device)"
+    if len(sharing) == 1 and first.strides == contiguous_strides(first.sizes) and not first.offset:
+        yield f"    t{position} = {_elements(first.dtype, literal(first.sizes), values)}{move}"
+        return
+    n = max(spec.offset + reach(spec.sizes, spec.strides) for _, spec in sharing)
+    yield f"    memory = {_elements(first.dtype, f'({n},)', values)}{move}"
+    for number, spec in sharing:
+        offset = f", {spec.offset}" if spec.offset else ""
+        yield f"    t{number} = memory.as_strided({literal(spec.sizes)}, {literal(spec.strides)}{offset})"
 
 
-def _elements(dtype: str, n: int, values: Values) -> str:
+def _elements(dtype: str, sizes: str, values: Values) -> str:
+    """An expression for elements on the CPU, like those recorded as far as a few words can say."""
     cast = f".to(torch.{dtype})"
     if dtype == "bool":
-        return f"(torch.rand({n}) < {literal(values.mean if values.mean is not None else 0.5)})"
+        return f"(torch.rand({sizes}) < {literal(values.mean if values.mean is not None else 0.5)})"
     if not dtype.startswith(("float", "bfloat", "complex")):
         low, high = values.minimum, values.maximum
         if not isinstance(low, int) or not isinstance(high, int) or not -(2**62) < low <= high < 2**62:
-            return f"torch.zeros({n}, dtype=torch.{dtype})"
-        return f"torch.randint({low}, {high + 1}, ({n},)){cast}"
+            return f"torch.zeros({sizes}, dtype=torch.{dtype})"
+        return f"torch.randint({low}, {high + 1}, {sizes}){cast}"
     if dtype.startswith("complex"):
-        return f"torch.randn({n}, dtype=torch.complex64){cast}"
-    made = f"torch.randn({n})"
+        return f"torch.randn({sizes}, dtype=torch.complex64){cast}"
+    made = f"torch.randn({sizes})"
     if values.std is not None and values.mean is not None:
         made = f"({made} * {_short(values.std)} + {_short(values.mean)})"
     elif values.minimum is not None and values.maximum is not None:  # all that a recorded operand's statistics have
-        made = f"(torch.rand({n}) * {_short(values.maximum - values.minimum)} + {_short(values.minimum)})"
+        made = f"(torch.rand({sizes}) * {_short(values.maximum - values.minimum)} + {_short(values.minimum)})"
     return made if dtype == "float32" else f"{made}{cast}"
 
 
@@ -138,16 +158,10 @@ def _short(value: float) -> str:
     return literal(float(f"{value:.4g}"))
 
 
-def _view(spec: TensorSpec) -> str:
-    memory = f"m{spec.storage}{'h' if spec.host else ''}"
-    offset = f", {spec.offset}" if spec.offset else ""
-    return f"{memory}.as_strided({literal(spec.sizes)}, {literal(spec.strides)}{offset})"
-
-
 def _call(case: Case) -> str:
     counter = iter(range(10**9))
-    args = [argument_text(arg, counter) for arg in case.args]
-    kwargs = [(name, argument_text(arg, counter)) for name, arg in case.kwargs]
+    args = [argument_text(arg, counter, "t[{}]") for arg in case.args]
+    kwargs = [(name, argument_text(arg, counter, "t[{}]")) for name, arg in case.kwargs]
     plain = [f"{name}={value}" for name, value in kwargs if _is_name(name)]
     other = ", ".join(f"{literal(name)}: {value}" for name, value in kwargs if not _is_name(name))
     return f"{_op(case.op)}({', '.join([*args, *plain, *([f'**{{{other}}}'] if other else [])])})"
@@ -174,9 +188,9 @@ def _backward(case: Case, specs: list[TensorSpec]) -> Iterator[str]:
     n_inputs = len(specs) - sum(grad is not None for grad in grads)
     numbers = iter(range(n_inputs, len(specs)))
     pairs = [(index, next(numbers)) for index, grad in enumerate(grads) if grad is not None]
-    leaves = [f"t{position}" for position in range(n_inputs) if specs[position].requires_grad]
+    leaves = [f"t[{position}]" for position in range(n_inputs) if specs[position].requires_grad]
     if pairs and leaves:
         outs = ", ".join(f"outputs[{index}]" for index, _ in pairs)
-        given = ", ".join(f"t{position}" for _, position in pairs)
+        given = ", ".join(f"t[{position}]" for _, position in pairs)
         yield f"    grads = torch.autograd.grad([{outs}], [{', '.join(leaves)}], [{given}], allow_unused=True)"
         yield "    outputs += [grad for grad in grads if grad is not None]"

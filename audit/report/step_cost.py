@@ -15,6 +15,7 @@ EVIDENCE = ("beside", "limits", "roofline", "time-by-module", "time", "libraries
 MAX_SIDE = 3
 #: Times of the cases on another device, then these beside them.
 TIME_THERE = "rocm-audit run cases.audit --device cuda -o nvidia"
+REPLAY = "rocm-audit run cases.audit --device hip"
 COMPARE = "rocm-audit run cases.audit --device hip -o amd --compare nvidia"
 
 
@@ -38,9 +39,27 @@ def _untimed(judgement: Judgement) -> Answer:
         "simulated": "The times of a simulated device are those of a CPU and say nothing of a GPU.",
         "predicted": "Nothing ran, so nothing was timed.",
     }.get(evidence, "No case has a time.")
+    if known := _known_elsewhere(judgement):
+        short, how = "Known of the other device alone.", "To have this side: replay the cases on the AMD GPU."
+        return answered(ASK, "open", short, [known, why, how], EVIDENCE, commands=(REPLAY,))
     how = "To have both sides: time the cases on the NVIDIA card, then replay them on the AMD GPU beside these times."
     commands = (TIME_THERE, COMPARE)
     return answered(ASK, "open", "Not known: no GPU was timed.", [why, how], EVIDENCE, commands=commands)
+
+
+def _known_elsewhere(judgement: Judgement) -> str:
+    """What the step takes where the trace was timed; empty where it was not."""
+    there = judgement.run.header.elsewhere
+    timed = [v for v in judgement.verdicts if there is not None and v.key in there.times]
+    if there is None or not timed:
+        return ""
+    n_steps = max(judgement.run.header.source.n_steps or 1, 1)
+    us = sum(there.times[v.key].median_us * v.n_calls for v in timed) / n_steps
+    n_cases = text.plural(len(judgement.verdicts), "case")
+    return (
+        f"On {there.device.name} ({there.evidence}) a step takes {text.time_text(us)} of device time, over "
+        f"{len(timed):,} timed of {n_cases}: these times came with the trace."
+    )
 
 
 def _alone(judgement: Judgement, step: Step) -> Answer:

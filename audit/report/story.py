@@ -177,7 +177,7 @@ def _blocks(judgement: Judgement, rows: list[CaseRow]) -> Answer:
     blocking = [row for row in rows if row.status in BLOCKING]
     points = causes + _grouped(blocking)
     n_unknown = sum(row.status == "inconclusive" for row in rows)
-    unknown = f"{n_unknown:,} of {text.plural(len(rows), 'case')} are inconclusive, and may." if n_unknown else ""
+    unknown = f"{n_unknown:,} of {text.plural(len(rows), 'case')} are inconclusive, and may block." if n_unknown else ""
     if header.source.kind == IMPORTED and not points:
         return answered(ask, "open", "Not known: the calls returned, their results were not compared.", [], evidence)
     where = {"measured": "", "stand-in": f" on {header.device.name}, standing in", "simulated": ", simulated"}.get(

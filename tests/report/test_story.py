@@ -218,6 +218,20 @@ def test_times_that_came_with_the_trace_are_taken(make_judgement: Callable[..., 
     assert "its times came with the trace" in answer.sentences[0]
 
 
+@pytest.mark.parametrize("backend", ["sim", "none"])
+def test_times_of_the_trace_are_told_where_no_gpu_ran(make_judgement: Callable[..., Judgement], backend: str) -> None:
+    judgement = make_judgement(20, backend=backend)
+    keys = [verdict.key for verdict in judgement.verdicts if verdict.n_calls == 8]
+    device = DeviceInfo("cuda", "NVIDIA H200", "sm_90")
+    elsewhere = DeviceTimes(device, "stand-in", {}, dict.fromkeys(keys, Timing(100.0, 1.0, 9)))
+    header = replace(judgement.run.header, elsewhere=elsewhere)
+    answer = answers(replace(judgement, run=replace(judgement.run, header=header)))["What does a step cost?"]
+    assert answer.short == "Known of the other device alone."
+    assert answer.sentences[0].startswith(
+        "On NVIDIA H200 (stand-in) a step takes 2.00 ms of device time, over 5 timed of 20 cases"
+    )
+
+
 @pytest.mark.parametrize(
     ("backend", "short", "command"),
     [
