@@ -19,6 +19,7 @@ from audit.dashboard.pages.evidence import banner_of
 from audit.dashboard.pages.grid import GridCell, grid_of
 from audit.dashboard.pages.listing import FIRST_ROWS, Listing
 from audit.dashboard.pages.markup import facets, ratio_text, segments
+from audit.dashboard.pages.ops import StackNumbers, numbers_by_stack
 from audit.dashboard.rows import Stack, Tally
 from tests.dashboard.made_contents import DEVICES, MadeContents
 from tests.dashboard.sample_site import sample_site
@@ -221,6 +222,16 @@ def test_signatures_that_fit_their_page_stand_there_worst_first() -> None:
     order = ["unsupported", "divergent", "falling_back", "slow", "inconclusive", "supported"]
     assert len(statuses) == 12
     assert statuses == sorted(statuses, key=order.index)
+
+
+def test_an_op_has_the_largest_error_and_the_median_share_of_the_limit_on_each_stack() -> None:
+    first = next(iter(MadeContents().signatures(op_slug("aten::mm.default"))))
+    seen = first.observations[0]
+    found = numbers_by_stack(
+        replace(first, observations=(replace(seen, stack_slug=stack, worst_ratio=ratio, device_us=us, floor_us=10.0),))
+        for stack, ratio, us in [("a", 2.0, 20.0), ("a", 9.5, 40.0), ("a", None, 100.0), ("b", None, None)]
+    )
+    assert found == {"a": StackNumbers(9.5, 0.25), "b": StackNumbers(None, None)}
 
 
 def test_no_page_grows_with_what_a_site_or_a_file_has_any_number_of() -> None:

@@ -426,6 +426,18 @@ def test_a_badge_is_copied_with_the_address_of_the_site_where_that_is_known(
     assert all(natural)
 
 
+@pytest.mark.parametrize("page", ["matrix.html", "runs.html", "runs/run"])
+@pytest.mark.parametrize("fragment", ["%", "q=%", "status=nonsense&page=-3&sort=99&dtype=%00", "case-<b>", "="])
+def test_an_address_that_was_typed_badly_shows_the_page(browser: Browser, real: Path, page: str, fragment: str) -> None:
+    drain(browser)
+    path = page_of(real, "run") if page == "runs/run" else real / page
+    visit(browser, f"{address_of(path)}#{fragment}")
+    until(lambda: "Loading" not in shown(browser) and shown(browser) != "")
+    browser.find_element("id", "search").send_keys("mm")
+    until(lambda: browser.find_elements("css selector", "#results li") != [])
+    assert drain(browser)[0] == []
+
+
 # --- strangers ----------------------------------------------------------------------------------------------------
 
 

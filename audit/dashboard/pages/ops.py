@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import statistics
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from audit.dashboard.contents import Contents
 from audit.dashboard.links import op_page
@@ -43,6 +45,32 @@ def _listing(contents: Contents, op: OpRow, stacks: dict[str, Stack], depends: s
     return Listing(f"op-{op.slug}", op.n_cases, depends, rows, lambda row: render(row, stacks, "../"), n_first)
 
 
+@dataclass(frozen=True)
+class StackNumbers:
+    """Of all cases of an op on one stack: the largest error over its noise, and the median share of the least time."""
+
+    worst_ratio: float | None
+    efficiency: float | None
+
+
+def numbers_by_stack(rows: Iterable[SignatureRow]) -> dict[str, StackNumbers]:
+    """By the slugs of stacks; None where nothing was compared, or no limit is known."""
+    ratios: dict[str, float] = {}
+    shares: dict[str, list[float]] = {}
+    for row in rows:
+        for seen in row.observations:
+            slug = seen.stack_slug
+            shares.setdefault(slug, [])
+            if seen.worst_ratio is not None:
+                ratios[slug] = max(ratios.get(slug, 0.0), seen.worst_ratio)
+            if seen.efficiency is not None:
+                shares[slug].append(seen.efficiency)
+    return {
+        slug: StackNumbers(ratios.get(slug), statistics.median(found) if found else None)
+        for slug, found in shares.items()
+    }
+
+
 def worst_rank(row: SignatureRow) -> int:
     """0 for the worst status: the order in which people want to read."""
     return min((READING_ORDER.index(seen.status) for seen in row.observations), default=len(READING_ORDER))
@@ -63,6 +91,7 @@ def _maker(
             by_dtype=[(dtype, {cell.stack: cell for cell in cells}) for dtype, cells in by_dtype],
             seen=[grid.stacks[i] for i in seen],
             stacks=stacks,
+            numbers=numbers_by_stack(contents.signatures(op.slug)),
             findings=contents.findings(op.slug),
             listing=listing,
             transitions=contents.transitions(op=op.slug, limit=MAX_HISTORY),

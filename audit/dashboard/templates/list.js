@@ -102,7 +102,7 @@
     writeHash(pairs);
   }
   async function restore() {
-    if (location.hash && !location.hash.includes("=")) return visit(decodeURIComponent(location.hash.slice(1)));
+    if (location.hash && !location.hash.includes("=")) return visit(location.hash.slice(1)); // keys need no decoding
     const state = readHash();
     for (const element of form.elements) {
       if (!element.name) continue;

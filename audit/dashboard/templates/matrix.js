@@ -160,7 +160,7 @@
     $("shown").textContent = `${found.length.toLocaleString("en")} of ${plural(ops.length, "op")} on ${plural(stacks.length, "stack")}${range}`;
     $("nothing").hidden = found.length > 0;
     $("filter-note").hidden = !filtered;
-    $("filter-note").textContent = `Filtered: ${decodeURIComponent(location.hash.slice(1)).replaceAll("&", ", ")}. ${$("shown").textContent}.`;
+    $("filter-note").textContent = `Filtered: ${[...readHash()].map((pair) => pair.join(" ")).join(", ")}. ${$("shown").textContent}.`;
     drawPager(pages);
     rove(body.querySelector("a"));
   }
