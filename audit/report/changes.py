@@ -47,6 +47,8 @@ def changes(judgement: Judgement, rows: list[CaseRow]) -> Answer:
         return answered(ASK, "open", _short(len(points), sum(change.tried for change in found)), said, EVIDENCE, points)
     if wanting:
         return answered(ASK, "open", "No remedy is known for what was found.", said, EVIDENCE)
+    if not rows:
+        return answered(ASK, "open", "Not known: no case was judged.", said, EVIDENCE)
     is_whole = judgement.run.header.evidence == "measured" and all(row.status == "supported" for row in rows)
     return answered(ASK, "good" if is_whole else "open", "Nothing that was found asks for it.", said, EVIDENCE)
 

@@ -50,7 +50,7 @@ def _migrate(judgement: Judgement, rows: list[CaseRow]) -> Answer:
     ask = "May I migrate?"
     evidence = ("first", "coverage", "operators", "left-out")
     if not rows:
-        return answered(ask, "open", "This run cannot say: no case was judged.", [judgement.headline], evidence)
+        return answered(ask, "open", "This run cannot say: no case was judged.", [], evidence)
     if header.source.kind == IMPORTED:
         return answered(ask, "open", "This recording cannot say.", _recording(judgement, rows), evidence)
     if header.evidence != "measured":
@@ -178,6 +178,8 @@ def _blocks(judgement: Judgement, rows: list[CaseRow]) -> Answer:
     points = causes + _grouped(blocking)
     n_unknown = sum(row.status == "inconclusive" for row in rows)
     unknown = f"{n_unknown:,} of {text.plural(len(rows), 'case')} are inconclusive, and may block." if n_unknown else ""
+    if not rows and not points:
+        return answered(ask, "open", "Not known: no case was judged.", [], evidence)
     if header.source.kind == IMPORTED and not points:
         return answered(ask, "open", "Not known: the calls returned, their results were not compared.", [], evidence)
     where = {"measured": "", "stand-in": f" on {header.device.name}, standing in", "simulated": ", simulated"}.get(
@@ -187,7 +189,7 @@ def _blocks(judgement: Judgement, rows: list[CaseRow]) -> Answer:
         short = f"Nothing found{where}." if header.evidence == "measured" else f"Nothing{where}."
         said = f"None of {text.plural(len(rows), 'case')} is unsupported or divergent."
         tone: Tone = "good" if header.evidence == "measured" and not n_unknown else "open"
-        return answered(ask, tone, short, [said if rows else "", unknown], evidence)
+        return answered(ask, tone, short, [said, unknown], evidence)
     n_ops = len({row.verdict.op for row in blocking})
     counts = [
         f"{text.plural(n, 'case')} {status}" for status in BLOCKING if (n := sum(r.status == status for r in rows))

@@ -84,6 +84,7 @@ def test_5000_cases_are_built_whole(make_judgement: Callable[..., Judgement]) ->
     page = render(judgement)
     print(f"5,000 cases: {time.perf_counter() - start:.2f} s, {len(page.encode()) / 1e6:.1f} MB")
     assert page.count('<details class="case') == 5000
+    assert page.count("<summary>Inputs") == 1500  # 6 of each 20 have a finding
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,8 @@ def test_a_logarithmic_axis_holds_what_is_zero_or_endless() -> None:
     axis = LogAxis.over([0.0, math.inf, 3.0, 4000.0], 100.0, 500.0)
     assert (axis.low, axis.high) == (0, 4)
     assert [axis.place(value) for value in (0.0, 1.0, 100.0, 1e9)] == [100.0, 100.0, 300.0, 500.0]
-    assert LogAxis.over([], 0.0, 1.0).ticks() == [(0.0, 1.0), (1.0, 10.0)]
+    assert LogAxis.over([], 0.0, 100.0).ticks() == [(0.0, 1.0), (30.1, 2.0), (69.9, 5.0), (100.0, 10.0)]
+    assert [value for _, value in LogAxis(0, 12, 0.0, 1.0).ticks()] == [1.0, 1e2, 1e4, 1e6, 1e8, 1e10, 1e12]
 
 
 # --- errors ----------------------------------------------------------------------------------------------------

@@ -140,8 +140,10 @@ def test_a_machine_that_cannot_run_it_comes_before_the_ops(make_judgement: Calla
 
 def test_a_run_without_a_case_says_so(make_judgement: Callable[..., Judgement]) -> None:
     for backend in ("hip", "sim"):
-        answer = answers(make_judgement(0, backend=backend))["May I migrate?"]
-        assert (answer.tone, answer.short) == ("open", "This run cannot say: no case was judged.")
+        told = answers(make_judgement(0, backend=backend))
+        assert told["May I migrate?"].short == "This run cannot say: no case was judged."
+        assert told["What blocks?"].short == "Not known: no case was judged."
+        assert {answer.tone for answer in told.values()} == {"open"}
 
 
 # --- the numbers -----------------------------------------------------------------------------------------------

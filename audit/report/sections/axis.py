@@ -31,6 +31,9 @@ class LogAxis:
         return round(self.start + (self.end - self.start) * (level - self.low) / (self.high - self.low), 1)
 
     def ticks(self, most: int = 7) -> list[tuple[float, float]]:
-        """(place, value) of whole powers of ten, every second or third where there are many."""
+        """(place, value) of whole powers of ten, every second or third where there are many; of few also 2 and 5."""
+        if self.high - self.low <= 2:
+            steps = [factor * 10.0**power for power in range(self.low, self.high) for factor in (1, 2, 5)]
+            return [(self.place(value), value) for value in (*steps, 10.0**self.high)]
         every = max(1, -(-(self.high - self.low) // most))
         return [(self.place(10.0**power), 10.0**power) for power in range(self.low, self.high + 1, every)]

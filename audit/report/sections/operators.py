@@ -13,6 +13,8 @@ from audit.report.sections.section import Material, Section, titled
 
 #: Texts to show a finding again and to report it, which are long.
 MAX_REPORTS = 100
+#: Above so many cases those without a finding have no table of inputs: their signature tells most of it.
+MAX_WITH_INPUTS = 2000
 
 
 @dataclass(frozen=True)
@@ -24,13 +26,14 @@ class Operators:
     phases: list[str]
     dtypes: list[str]
     reports: Mapping[str, BugReport]
+    has_all_inputs: bool
 
 
 def _build(material: Material) -> Operators:
     rows = material.rows
     phases = _distinct(row.verdict.phase for row in rows)
     dtypes = _distinct(dtype for row in rows for dtype in row.dtypes)
-    return Operators(material.ops, len(rows), phases, dtypes, _reports(material))
+    return Operators(material.ops, len(rows), phases, dtypes, _reports(material), len(rows) <= MAX_WITH_INPUTS)
 
 
 def _reports(material: Material) -> dict[str, BugReport]:

@@ -21,7 +21,7 @@ from audit.rules.shown_rates import shown_ceilings, works_of
 from audit.schema import Ceilings, Status
 
 WIDTH, HEIGHT = 960.0, 380.0
-LEFT, RIGHT, TOP, BOTTOM = 62.0, 16.0, 20.0, 44.0
+LEFT, RIGHT, TOP, BOTTOM = 62.0, 26.0, 20.0, 44.0
 #: The largest and the smallest mark; its area goes by the time of all calls.
 MAX_RADIUS, MIN_RADIUS = 22.0, 3.5
 #: The height of a line of text.
