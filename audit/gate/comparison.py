@@ -168,13 +168,24 @@ def _is_larger(old: float, new: float, policy: Policy) -> bool:
 
 
 def _of_path(before: CaseState, after: CaseState) -> Iterator[Difference]:
-    for what, old, new in (
-        ("kernels of", before.libraries, after.libraries),
-        ("the ops", before.chosen_ops, after.chosen_ops),
-    ):
-        if old is not None and new is not None and old != new:
-            message = f"ran {what} {', '.join(new) or 'none'}, before {', '.join(old) or 'none'}"
-            yield _difference("other path", before, after, message)
+    """Ops and libraries of one call are one difference: other ops have other kernels."""
+    parts = []
+    if _both_told(before.chosen_ops, after.chosen_ops):
+        parts.append(f"the ops {_names(after.chosen_ops)}, before {_names(before.chosen_ops)}")
+    if _both_told(before.libraries, after.libraries):
+        parts.append(f"kernels of {_names(after.libraries)}, before of {_names(before.libraries)}")
+    if parts:
+        yield _difference("other path", before, after, f"ran {'; '.join(parts)}")
+
+
+def _both_told(old: tuple[str, ...] | None, new: tuple[str, ...] | None) -> bool:
+    """Whether both runs saw all that ran, and it was not the same."""
+    return old is not None and new is not None and old != new
+
+
+def _names(names: tuple[str, ...] | None) -> str:
+    shown = ["an unknown library" if name == "unknown" else name for name in names or ()]
+    return ", ".join(shown) or "none"
 
 
 def _told(case: CaseState) -> str:

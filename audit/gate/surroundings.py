@@ -11,7 +11,8 @@ from audit.report.text import one_line
 
 _GROUPS: tuple[tuple[str, str], ...] = (
     (r"torch|triton|pytorch-triton-rocm|arch_list", "torch"),
-    (r"hip|rocm|cuda", "ROCm"),
+    (r"hip|rocm", "ROCm"),
+    (r"cuda", "CUDA"),
     (r"amdgpu", "driver"),
     (r"gpus|gpu \d+|device", "GPU"),
     (r"[A-Z][A-Z0-9_]*|setting .*|rocm-audit", "settings"),
@@ -24,7 +25,7 @@ WITHOUT_WEIGHT = frozenset(("values", "alternatives_limit_s"))
 
 @dataclass(frozen=True)
 class EnvironmentDifference:
-    """One thing that differs; ``group`` tells whom to ask: torch, ROCm, driver, GPU, settings, machine."""
+    """One thing that differs; ``group`` tells whom to ask: torch, ROCm, CUDA, driver, GPU, settings, machine."""
 
     group: str
     name: str

@@ -103,7 +103,11 @@ def test_an_error_that_grew_fails_where_it_is_more_than_rounding(build: Any) -> 
 
 def test_another_library_or_op_is_told_and_fails_where_the_policy_says_so(build: Any) -> None:
     other = build.case(libraries=("rocBLAS",), chosen_ops=("aten::mm.out",))
-    assert build.one(build.case(), other) == [("other path", "warn"), ("other path", "warn")]
+    assert build.one(build.case(), other) == [("other path", "warn")]
+    [told] = build.gate(build.side(), build.side(other)).judged
+    assert told.difference.message == (
+        "ran the ops aten::mm.out, before aten::mm.default; kernels of rocBLAS, before of hipBLASLt"
+    )
     assert build.one(build.case(), build.case(libraries=None, chosen_ops=None)) == []
     strict = Policy(levels={"other path": "fail"})
     assert build.gate(build.side(), build.side(other), strict).exit_code == 1
