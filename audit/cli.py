@@ -6,6 +6,7 @@ A command is a file that adds its own parser, with its handler, and a line of ``
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -88,6 +89,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         give_up_streams()  # the reader of our output went away; there is nobody left to tell
         return 3
     except OSError as error:  # a full disk or a lost folder, wherever it struck
+        if error.errno == errno.ENAMETOOLONG:
+            return _fail(UsageError("a name that was given is longer than the file system allows", "name-too-long"))
         _say(f"{error.strerror or error}: {error.filename or 'input or output'} [system-error]")
         return 3
 
@@ -109,6 +112,8 @@ def _say(sentence: str) -> None:
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     own, program = _split(arguments)
+    if any(not word or (word.startswith("--") and word.endswith("=")) for word in own):
+        raise UsageError("an argument is empty; is a variable of the script not set?", "bad-arguments")
     own = joined(own)
     if own and own[0] in PLANNED:
         raise UsageError(f"`rocm-audit {own[0]}` is not in this version", "not-yet")

@@ -6,6 +6,7 @@ variables by allow-list, what was found of the planted faults, and one matrix pr
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
@@ -22,6 +23,7 @@ from audit.device.environment import Machine, collect_environment, look_at_machi
 from audit.device.machine import machine_checks
 from audit.device.registry import resolve
 from audit.errors import UsageError
+from audit.output_file import check_output_file
 from audit.rules.preflight import preflight
 from audit.run_records import PreflightCheck
 from audit.schema import DeviceInfo
@@ -50,8 +52,8 @@ def doctor(
     Raises UsageError for a device that is not here and for a file that exists and not ``force``.
     """
     file = output or (DEFAULT_FILE if selftest else None)
-    if file is not None and file.exists() and not force:
-        raise UsageError(f"{file} exists; use --force to replace it", "exists")
+    if file is not None:
+        check_output_file(file, force)
     name = resolve(device)
     is_gpu = name.startswith(("hip", "cuda"))
     console = _console(as_json)
@@ -188,7 +190,8 @@ def _write(file: Path, content: dict[str, Any]) -> None:
         partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         os.replace(partial, file)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the first error is the one to tell
+            partial.unlink(missing_ok=True)
         raise UsageError(
             f"cannot write {file}: {error.strerror}; choose another with -o", "unwritable-output"
         ) from error

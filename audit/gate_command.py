@@ -74,6 +74,8 @@ def _gate(options: argparse.Namespace) -> int:
     from audit.gate.policy import Policy, read_policy
     from audit.gate.registry import write
 
+    if _run_file(options.baseline).resolve() == _run_file(options.candidate).resolve():
+        print("rocm-audit: both sides of the gate are the same run [same-run]", file=sys.stderr)
     policy = Policy() if options.policy is None else read_policy(options.policy)
     allowed = Allowed(options.allow_other_evidence, options.allow_other_gpu, options.allow_incomplete)
     today = datetime.datetime.now(datetime.timezone.utc).date()

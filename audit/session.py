@@ -25,6 +25,7 @@ from audit.judged_folder import judge_folder
 from audit.opset import extract_values, read_opset, write_opset
 from audit.opset.ranks import copy_or_merge, rank_files, rank_path
 from audit.ordering import costliest_first
+from audit.output_file import check_output_file
 from audit.privacy.name_map import new_map_path
 from audit.privacy.private_trace import made_private
 from audit.results_cache import ResultsCache, open_cache
@@ -408,8 +409,7 @@ def _shown_settings(settings: ReplaySettings) -> dict[str, str]:
 def trace_only(options: RunOptions) -> tuple[Trace, Path]:
     """Records the target; the trace and the file it is in (one a rank under a launcher)."""
     path = rank_path(options.output)
-    if path.exists() and not options.force:
-        raise UsageError(f"{path} exists; use --force to replace it", "exists")
+    check_output_file(path, options.force)  # known before the program runs for minutes
     if is_finished(options.target):
         raise UsageError(
             f"{options.target.name} was measured already; `rocm-audit run` judges it as it is",
@@ -422,11 +422,6 @@ def trace_only(options: RunOptions) -> tuple[Trace, Path]:
             "bad-arguments",
         )
     names = _names_of(options, path)
-    if path.is_dir() or not os.access(path.absolute().parent, os.W_OK):  # known before the program runs for minutes
-        raise UsageError(
-            f"cannot write {path}: it is a folder, or its folder is missing or read-only; choose another file with -o",
-            "unwritable-output",
-        )
     if options.target.kind == "opset":
         return _copy(options.target.path, path, names), path
     trace_target(options.target, path, options, names)

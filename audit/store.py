@@ -302,6 +302,8 @@ def _parse(path: Path, number: int, line: bytes) -> tuple[str, Any]:
 
 def _header(path: Path, content: Any) -> RunHeader:
     version = content.get("format_version") if isinstance(content, dict) else None
+    if isinstance(version, int) and version < 1:
+        raise UsageError(f"{path}:1 names format {version}, which no version has written", "malformed-record")
     if isinstance(version, int) and version > FORMAT_VERSION:
         raise UsageError(
             f"{path} has run format {version}, this rocm-audit reads up to {FORMAT_VERSION}; upgrade rocm-audit",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import tempfile
 from pathlib import Path
 
 from audit.errors import UsageError
 from audit.opset import extract_values, read_opset, write_opset
+from audit.output_file import check_output_file
 from audit.rules.elsewhere import times_of
 from audit.run_folder import CASES_FILE, RUN_FILE
 from audit.schema import Trace
@@ -25,13 +25,7 @@ def write_timed_trace(folder: Path, output: Path, force: bool) -> Trace:
 
     Raises UsageError where the run has no trace beside it, or no times of a GPU.
     """
-    if output.exists() and not force:
-        raise UsageError(f"{output} exists; use --force to replace it", "exists")
-    if output.is_dir() or not os.access(output.absolute().parent, os.W_OK):
-        raise UsageError(
-            f"cannot write {output}: it is a folder, or its folder is missing or read-only; choose another with -o",
-            "unwritable-output",
-        )
+    check_output_file(output, force)
     cases_file = folder / CASES_FILE
     if not cases_file.is_file():
         raise UsageError(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from audit.errors import UsageError
+from audit.output_file import check_output_file
 from audit.terminal import add_output_options, has_colour, print_result, terminal_width
 
 VERBS = ("show", "diff", "merge")
@@ -113,8 +114,7 @@ def _merge(options: argparse.Namespace) -> int:
 
     if len(options.files) < 2 or options.output is None:
         raise UsageError("give two or more .audit files to merge, and -o FILE for the result", "bad-arguments")
-    if options.output.exists() and not options.force:
-        raise UsageError(f"{options.output} exists; use --force to replace it", "exists")
+    check_output_file(options.output, options.force)
     trace = merge_opsets(options.files, [file.name for file in options.files], options.output, "files")
     if options.json:
         print_result({"file": str(options.output), **opset_record(open_opset(options.output))})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 import audit
 from audit.cli import _parse as parse
+from audit.cli import main
 from audit.errors import UsageError
 
 
@@ -44,3 +46,28 @@ def test_without_torch_the_sentence_says_what_to_install(tmp_path: Path) -> None
     assert done.returncode == 2
     assert done.stderr.startswith("rocm-audit: tracing and replaying need torch")
     assert done.stderr.rstrip().endswith("[no-torch]")
+
+
+@pytest.mark.parametrize("words", [["report", ""], ["gate", "", ""], ["run", "m.py", "--output="], [""]])
+def test_an_empty_argument_is_a_variable_that_was_not_set(words: list[str]) -> None:
+    """Taken for a path it would be the folder one works in: ``report "$DIR"`` would write there."""
+    with pytest.raises(UsageError, match=r"an argument is empty.*\[bad-arguments\]"):
+        parse(words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["run", "{}"], ["report", "{}"], ["gate", "{}", "."], ["trace", "m.py", "-o", "{}"], ["trace", "show", "{}"]],
+)
+def test_a_name_that_no_file_system_takes_is_wrong_use(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([word.format("n" * 300) for word in words]) == 2
+    assert re.search(r"\[(name-too-long|unreadable-[a-z]+|no-target)\]$", capsys.readouterr().err.rstrip())
+
+
+def test_a_trace_into_a_file_taken_for_a_folder_is_refused_before_the_program_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "m.py"
+    program.write_text("raise SystemExit('it ran')\n")
+    assert main(["trace", str(program), "-o", str(program / "m.audit")]) == 2
+    assert capsys.readouterr().err.rstrip().endswith("[unwritable-output]")

@@ -21,12 +21,19 @@ _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 #: Not ``python -m``, which looks for modules in the working folder first: a ``queue.py`` or ``audit.py`` of the user's
 #: there must not shadow ours. The folder of this package comes first until it is imported, and is then gone again, so
-#: that the program finds its modules where it would without the audit.
+#: that the program finds its modules where it would without the audit. Interrupted while torch is loaded, it ends
+#: without words: nothing of the program has run, and the audit's own process says what there is to say.
 _START = """
+import signal
 import sys
+is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+if is_ours:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 sys.path[:] = [sys.argv.pop(1), *(entry for entry in sys.path if entry)]
 from audit.tracer.child import leave, main
 del sys.path[0]
+if is_ours:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 leave(main(sys.argv[1:]))
 """
 

@@ -199,3 +199,13 @@ def test_the_proofs_of_the_self_test_hold_for_planted_faults_and_fail_without(bu
 def test_planted_faults_in_a_replay_fail_the_gate(simulated_device: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert gate("--self-test") == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["ok"] * 4
+
+
+def test_one_run_on_both_sides_is_told(healthy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gate", str(healthy), str(healthy / "run.jsonl")]) == 0
+    assert capsys.readouterr().err.rstrip().endswith("[same-run]")
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "run.jsonl").write_bytes((healthy / "run.jsonl").read_bytes())
+    assert main(["gate", str(healthy), str(copy)]) == 0
+    assert capsys.readouterr().err == ""

@@ -55,4 +55,4 @@ def test_the_wheel_asks_for_no_torch(wheel: zipfile.ZipFile) -> None:
 
 def test_the_command_is_installed(wheel: zipfile.ZipFile) -> None:
     [name] = [name for name in wheel.namelist() if name.endswith(".dist-info/entry_points.txt")]
-    assert "rocm-audit = audit.cli:main" in wheel.read(name).decode()
+    assert "rocm-audit = audit.__main__:start" in wheel.read(name).decode()
