@@ -14,11 +14,16 @@ import torch
 
 from audit.codec import tensors_of
 from audit.comparison import Comparison, Explanation
+from audit.replay import widen
 from audit.replay.anatomy import is_off, wrong_elements
 from audit.replay.compare import BLOCK, Expected, flat, noise_of
+from audit.replay.cpu_runs import REPEAT_LIMIT_BYTES, Contents, CpuRuns, n_bytes, operator
+from audit.replay.dequantised import formula_of
 from audit.replay.inputs import torch_dtype
 from audit.replay.mechanisms import MECHANISMS, Change, Mechanism, is_factor
+from audit.replay.operands import Operand
 from audit.replay.overload import operand_names
+from audit.replay.prepared import Prepared
 from audit.schema import Case, TensorSpec
 
 #: Seconds for all mechanisms of a case; one is tried in any case.
@@ -26,7 +31,6 @@ LIMIT_S = 2.0
 #: An output that is rounded once and further from the reference than this many times the CPU's rms is looked into too.
 _COARSE = 1.25
 
-Operand = Callable[[int, TensorSpec], torch.Tensor]
 #: From operands in fp64 to outputs by name; none where that fails.
 WideRun = Callable[[Operand], Mapping[str, torch.Tensor]]
 
@@ -37,6 +41,25 @@ def deserves_explanation(result: Comparison) -> bool:
         return False
     coarse = result.rounded_once and result.cpu_rms_error > 0 and result.rms_error > _COARSE * result.cpu_rms_error
     return is_off(result) or coarse
+
+
+def with_explanations(
+    prepared: Prepared,
+    contents: Contents,
+    comparisons: Iterable[Comparison],
+    actual: Callable[[str], torch.Tensor],
+    runs: CpuRuns,
+) -> list[Comparison]:
+    """``explained`` by runs of the case on the CPU; where it costs little."""
+    case = prepared.case
+    if n_bytes(contents) > REPEAT_LIMIT_BYTES:
+        return list(comparisons)
+    wide, op = widen.widened(case), lambda: formula_of(case) or operator(case.op)
+
+    def run(operand: Operand) -> Mapping[str, torch.Tensor]:
+        return runs.outputs(wide, op, contents, prepared.mutated, operand)
+
+    return explained(case, comparisons, prepared.expected, actual, lambda: widen.operands(case, contents, None), run)
 
 
 def explained(

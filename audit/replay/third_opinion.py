@@ -7,7 +7,7 @@ without oneDNN; in double precision, or in the case's own dtype where bits count
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -16,6 +16,10 @@ from torch.utils._pytree import tree_map_only
 
 from audit.comparison import Comparison
 from audit.replay.compare import Expected, compare, flat
+from audit.replay.cpu_runs import REPEAT_LIMIT_BYTES, Contents, CpuRuns, n_bytes
+from audit.replay.factors import recomposed
+from audit.replay.overload import resolve
+from audit.replay.prepared import Prepared
 
 #: From this error ratio on, which is the allowance of a default judgement, a third way is tried.
 SUSPICIOUS_RATIO = 8.0
@@ -27,6 +31,38 @@ def disagrees(comparison: Comparison) -> bool:
         return comparison.n_different > 0
     mismatches = comparison.n_nan_mismatch + comparison.n_inf_mismatch
     return comparison.standard == "numeric" and (comparison.worst_ratio > SUSPICIOUS_RATIO or mismatches > 0)
+
+
+def with_third_opinions(
+    prepared: Prepared,
+    contents: Contents,
+    comparisons: Iterable[Comparison],
+    returned: Container[str],
+    actual: Callable[[str], torch.Tensor],
+    runs: CpuRuns,
+) -> list[Comparison]:
+    """With a third way's word on the outputs that device and reference disagree about; where it costs little.
+
+    ``returned``: the names of what the device gave; ``actual``: its elements of one of them, flat.
+    """
+    found = list(comparisons)
+    doubted = [item for item in found if disagrees(item)]
+    case = prepared.case
+    is_large = n_bytes(contents) > REPEAT_LIMIT_BYTES or any(e.sampled for e in prepared.expected.values())
+    if not doubted or is_large or prepared.mutated or prepared.outcome.missing_kernel:
+        return found
+    way, how = third_way(resolve(case.op))
+    if any(item.standard == "numeric" for item in doubted):
+        third, _ = runs.wide(case, lambda: way, contents, prepared.mutated, move=False)
+    else:
+        third = runs.outputs(case, lambda: way, contents, prepared.mutated)
+    third = {**third, **recomposed(case, third)}
+    return [
+        seconded(item, expected, actual(item.name), third, how)
+        if (expected := prepared.expected.get(item.name)) and disagrees(item) and item.name in returned
+        else item
+        for item in found
+    ]
 
 
 def third_way(op: torch._ops.OpOverload) -> tuple[Callable[..., Any], str]:

@@ -15,8 +15,9 @@ from audit.replay.compare import fact_of, flat
 from audit.replay.execute import call, with_mutated
 from audit.replay.forwards import with_own_forward
 from audit.replay.inputs import bind
+from audit.replay.operands import narrow_operands
 from audit.replay.overload import resolve
-from audit.replay.reference import Reference, narrow_operands
+from audit.replay.reference import Reference
 from audit.replay.sampled import blocks, plan
 from audit.replay.spool import read_spool, write_spool
 from tests.replay.conftest import Build
