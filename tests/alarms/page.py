@@ -16,6 +16,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from scipy.stats import beta
+
 from tests.alarms.__main__ import merged
 from tests.alarms.counted import Row, from_json
 from tests.alarms.samples import DTYPES
@@ -30,7 +32,9 @@ EVIDENCE = {
     "predicted": "nothing",
 }
 SOURCES = {"samples": "the samples of torch's op tests", "zoo": "the programs of the zoo"}
-COLUMNS = ("cases", "inconclusive", "outputs", "differ", "known", "alarms", "in 1,000")
+COLUMNS = ("cases", "inconclusive", "outputs", "differ", "known", "alarms", "in 1,000", "at most")
+#: How sure *at most* is.
+CONFIDENCE = 0.95
 MENDED = "a defect of the audit, mended after this run"
 UNEXPLAINED = "**not explained**"
 
@@ -49,6 +53,9 @@ and judged as any other (`make alarms`; [tests/alarms](../tests/alarms)). `pytho
   explains, such as TF32 in the convolutions of a torch whose default it is.
 - *alarms*: outputs with any other such finding. Aim: at most 1 in 1,000 of those that
   differ; each one is [a true difference](rules.md) that the list below explains, or a defect of the audit.
+- *at most*: the rate, in 1,000, that so many alarms among so many outputs leave possible: the upper limit of Clopper
+  and Pearson, 95 % sure. Without an alarm it is 3 / *differ*: fewer than 3,000 outputs that differ cannot show that the
+  rate is below 1 in 1,000. It takes outputs for drawn at random, which samples of one op are not; so more may be open.
 - *inconclusive*: cases about which nothing can be said, by code, as a share of all cases.
 
 The dtype is that of a case's first floating argument, else of its first tensor.
@@ -102,6 +109,16 @@ def counts(rows: Iterable[Row]) -> Counts:
         sum(row.n_known for row in rows),
         sum(row.n_alarmed for row in rows),
     )
+
+
+def upper_bound(n_alarms: int, n_different: int) -> float:
+    """The largest rate that gives so few alarms among so many outputs more seldom than one time in twenty.
+
+    Source: Clopper and Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial"
+    (1934), one-sided.
+    """
+    n_others = n_different - n_alarms
+    return float(beta.ppf(CONFIDENCE, n_alarms + 1, n_others)) if n_others else 1.0
 
 
 # --- the page ----------------------------------------------------------------------------------------------------
@@ -195,9 +212,10 @@ def _table(name: str, rows: Sequence[Row], key: Callable[[Row], str], values: Se
 
 def _line(name: str, total: Counts) -> str:
     share = f"{1000 * total.n_alarms / total.n_different:.2f}" if total.n_different else ""
+    bound = f"{1000 * upper_bound(total.n_alarms, total.n_different):.2f}" if total.n_different else ""
     codes = ", ".join(f"{count} {code}" for code, count in sorted(total.inconclusive.items()))
     unsaid = f"{100 * total.n_inconclusive / total.n_cases:.1f} % ({codes})" if codes else "0"
-    numbers = [total.n_cases, unsaid, total.n_outputs, total.n_different, total.n_known, total.n_alarms, share]
+    numbers = [total.n_cases, unsaid, total.n_outputs, total.n_different, total.n_known, total.n_alarms, share, bound]
     return f"| {name} | {' | '.join(str(number) for number in numbers)} |"
 
 

@@ -14,7 +14,7 @@ import torch
 from audit.run_records import Run, RunEnd
 from tests.alarms.__main__ import merged
 from tests.alarms.counted import Row, as_json, from_json
-from tests.alarms.page import counts, explanations, n_mended, page
+from tests.alarms.page import counts, explanations, n_mended, page, upper_bound
 from tests.alarms.recorded import gpu_hidden, in_rounds
 from tests.alarms.samples import samples
 from tests.alarms.zoo import of_programs
@@ -72,9 +72,17 @@ def test_the_page_has_counts_denominators_and_inconclusive_shares() -> None:
     unsaid = row("aten::mm.default", op_class="gemm", status="inconclusive", n_outputs=0,
                  said=(("INC902", "inconclusive", "no reference", "", ""),))  # fmt: skip
     text = page([file(row(), row("aten::sin.default", status="divergent", said=WRONG), unsaid)])
-    assert "| elementwise | 2 | 0 | 2 | 2 | 0 | 1 | 500.00 |" in text
-    assert "| gemm | 1 | 100.0 % (1 INC902) | 0 | 0 | 0 | 0 |  |" in text
+    assert "| elementwise | 2 | 0 | 2 | 2 | 0 | 1 | 500.00 | 974.68 |" in text
+    assert "| gemm | 1 | 100.0 % (1 INC902) | 0 | 0 | 0 | 0 |  |  |" in text
     assert "| NUM201 | `aten::sin.default` | 1 | float32 | output 0 is off by 1 | **not explained** |" in text
+
+
+@pytest.mark.parametrize(
+    ("n_alarms", "n_different", "in_1000"),
+    [(0, 3000, 1.00), (0, 2994, 1.0), (0, 247, 12.06), (2, 2866, 2.20), (8, 2866, 5.03), (1, 1, 1000.0)],
+)
+def test_few_outputs_prove_little(n_alarms: int, n_different: int, in_1000: float) -> None:
+    assert 1000 * upper_bound(n_alarms, n_different) == pytest.approx(in_1000, abs=0.006)
 
 
 def test_alarms_that_are_mended_are_told_apart_from_true_ones() -> None:
@@ -91,8 +99,8 @@ def test_alarms_that_are_mended_are_told_apart_from_true_ones() -> None:
 def test_samples_and_programs_of_one_device_are_counted_apart() -> None:
     programs = {**file(row(n_outputs=2)), "source": "zoo", "n_samples": 70, "n_calls": 32_280, "replayed_s": 0.0}
     text = page([file(row()), programs])
-    assert "| the simulated device | the samples of torch's op tests | 1 | 0 | 1 | 1 | 0 | 0 | 0.00 |" in text
-    assert "| the simulated device | the programs of the zoo | 1 | 0 | 2 | 2 | 0 | 0 | 0.00 |" in text
+    assert "| the simulated device | the samples of torch's op tests | 1 | 0 | 1 | 1 | 0 | 0 | 0.00 | 950.00 |" in text
+    assert "| the simulated device | the programs of the zoo | 1 | 0 | 2 | 2 | 0 | 0 | 0.00 | 776.39 |" in text
     assert "70 programs, 32,280 calls, 1 distinct cases of 1 ops replayed." in text
 
 
