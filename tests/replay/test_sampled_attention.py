@@ -103,6 +103,16 @@ def test_a_tile_of_queries_without_the_mask_is_found():
     assert judged(arguments, bound, outputs)["output"].worst_ratio > 8
 
 
+def test_a_wrong_row_of_a_head_with_small_values_is_found_beside_one_with_large_ones():
+    arguments, bound = call((1, 2, 200, 200, 32), 1, True, "none", None, torch.bfloat16)
+    with torch.no_grad():
+        arguments["value"][:, 0] *= 2.0**30
+    outputs = [out.to(torch.bfloat16) for out in whole(arguments, bound.grads[0])]
+    assert judged(arguments, bound, outputs)["output"].worst_ratio <= 1
+    outputs[0][0, 1, -1] *= 1.5
+    assert judged(arguments, bound, outputs)["output"].worst_ratio > 8
+
+
 def test_a_nan_in_a_row_that_is_not_compared_is_found():
     arguments, bound, outputs = healthy()
     outputs[0][1, 2, 70:73] = float("nan")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from audit.comparison import Comparison
 from audit.replay.compare import Expected, compare, fact_of, flat
 from audit.replay.sampled import bilinear, linear_output
+from audit.replay.sampled.exact import noise_by_row
 from audit.replay.sampled.products import product_of
 from audit.replay.sampled.sketch import sums_of
 from audit.replay.stream import Stream
@@ -146,6 +147,29 @@ def test_a_fault_in_rows_that_are_small_is_seen_beside_large_ones(small):
     found = {scale.name: scale for scale in judged(reference, out).sketch.scales}
     assert found["entry"].excess > 1000
     assert found["entry"].place[0] == 64
+
+
+@pytest.mark.parametrize(("dtype", "share"), [(torch.float32, 0.001), (torch.bfloat16, 0.5)])
+def test_elements_of_small_rows_have_the_noise_of_their_own_row(dtype, share):
+    generator = torch.Generator().manual_seed(5)
+    magnitudes = 2.0 ** (torch.rand(256, 1, generator=generator) * 40 - 20)
+    a = (torch.randn(256, 1024, generator=generator) * magnitudes).to(dtype)
+    b = torch.randn(1024, 300, generator=generator).to(dtype)
+    out = (a.float() @ b.float()).to(dtype)
+    reference = sampled("mm", {"self": a, "mat2": b}, out)
+    assert judged(reference, out).worst_ratio <= 1.5
+    row = int(magnitudes.flatten()[1:-1].argmin()) + 1
+    out[row, 0] += share * out[row].std()  # the first column is always among the exact ones
+    found = judged(reference, out)
+    assert found.worst_ratio > 8
+    assert found.worst_index == (row, 0)
+
+
+def test_a_row_that_is_quiet_by_chance_has_the_noise_of_the_median_row():
+    worst, scale = torch.tensor([[4.0, 0.0, 2.0, 300.0]], dtype=torch.float64), torch.tensor([[1.0, 1.0, 1.0, 100.0]])
+    assert noise_by_row(worst, 20, torch.float32, scale)[::20].tolist() == [4.0, 2.0, 2.0, 300.0]
+    assert noise_by_row(worst, 8, torch.float32, scale)[::8].tolist() == [4.0, 4.0, 3.0, 300.0]
+    assert noise_by_row(worst, 8, torch.float64, scale)[::8].tolist() == [300.0] * 4
 
 
 def test_a_permuted_tile_stands_out_and_is_placed():

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from audit.replay.compare import error_between
-from audit.replay.sampled.exact import Exact
+from audit.replay.sampled.exact import Exact, noise_by_row, worst_of_rows
 from audit.replay.stream import Stream
 
 #: Rows of queries (keys) in a tile; one in each is compared. Flash kernels take 64 or 128.
@@ -212,23 +211,25 @@ def _pieces(attention: Attention, batch: int, key_head: int, heads: Tensor, posi
 
 @dataclass
 class _Parts:
-    """Places and values of one output, collected piece by piece."""
+    """Places, values and noise of one output, collected piece by piece: a piece has rows of heads that share a key."""
 
     dtype: torch.dtype
     places: list[Tensor] = field(default_factory=list)
     wide: list[Tensor] = field(default_factory=list)
     own: list[Tensor] = field(default_factory=list)
-    change: float = 0.0
+    noise: list[Tensor] = field(default_factory=list)
 
     def add(self, places: Tensor, exact: Tensor, moved: Tensor, own: Tensor) -> None:
-        exact, moved = exact.flatten(), moved.flatten()
+        """All but ``places`` (flat) are [rows, width], or [rows]."""
+        exact, moved, own = (t.reshape(len(exact), -1) for t in (exact, moved, own.to(self.dtype)))
         self.places.append(places)
-        self.wide.append(exact)
-        self.own.append(own.flatten().to(self.dtype))
-        self.change = max(self.change, error_between(moved, exact)[0])
+        self.wide.append(exact.flatten())
+        self.own.append(own.flatten())
+        worst = torch.maximum(worst_of_rows(moved, exact), worst_of_rows(own, exact))
+        self.noise.append(noise_by_row(worst, exact.shape[1], self.dtype))
 
     def exact(self) -> Exact:
-        return Exact(torch.cat(self.places), torch.cat(self.wide), torch.cat(self.own), self.change)
+        return Exact(*map(torch.cat, (self.places, self.wide, self.own, self.noise)))
 
 
 def forward_parts(attention: Attention, dtype: torch.dtype, stream: Stream) -> tuple[Exact, Exact]:

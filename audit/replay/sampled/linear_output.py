@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from audit.comparison import Comparison, SketchScale
-from audit.replay.compare import actual_sizes, error_between, unravel
+from audit.replay.compare import actual_sizes, unravel
 from audit.replay.sampled.bilinear import PIECE_BYTES, Bilinear, lines_of
-from audit.replay.sampled.exact import Exact, together
+from audit.replay.sampled.exact import Exact, noise_by_row, together, worst_of_rows
 from audit.replay.sampled.sketch import Blocks, blocks_of, compared, keys_of, random_weights, sums_of, typical_of
 from audit.replay.stream import Stream
 
@@ -82,7 +82,7 @@ class LinearOutput:
     def _columns(self, odd: Tensor) -> tuple[Tensor | None, Exact | None]:
         """The columns of a mask by number, and their exact values; of many the first."""
         columns = odd.nonzero().flatten()[: 2 * _MOST_ODD]
-        return (columns, exact_columns(self.form, columns)) if columns.numel() else (None, None)
+        return (columns, exact_columns(self.form, columns, self.exact.most_noise)) if columns.numel() else (None, None)
 
     def _replaced(self, view: Tensor, columns: Tensor | None, values: Exact | None) -> Tensor | None:
         """The reference's values in place of the device's in odd columns, zero in those that are left out."""
@@ -125,9 +125,9 @@ def prepared(form: Bilinear, stream: Stream) -> LinearOutput:
     columns = lines_of(form.shape[2], stream)
     factors = form.depth_factors(_moves(form, stream))
     exact_rows, right = _pass_over_right(form, factors, stream)
-    left_norms = form.row_fourths().sqrt()
+    left_norms = form.row_fourths().sqrt_()
     work = torch.float32 if _fits_single(form, right, left_norms) else torch.float64
-    exact, reference = _pass_over_left(form, columns, factors, right, work)
+    exact, reference = _pass_over_left(form, columns, factors, right, left_norms.sqrt(), work)
     blocks, distinct = blocks_of(right.weights, keys_of(right.keys))
     squares = form.alpha**2 * left_norms.unsqueeze(-1) * form.for_parts(_in_blocks(right.norms, blocks.squares))
     return LinearOutput(form, together(exact_rows, exact), blocks, distinct, right.left_out, reference, squares)
@@ -175,7 +175,7 @@ def _pass_over_right(form: Bilinear, factors: Tensor, stream: Stream) -> tuple[E
     width = weights.shape[1]
     probe = form.depth_factors(stream.uniform(min(_PERIOD, form.right.numel())) + 0.5)
     sketched, keys, norms, left_out = [], [], [], []
-    wide_rows, own_rows, change = [], [], 0.0
+    wide_rows, own_rows, worst = [], [], torch.zeros(small.shape[:2], dtype=torch.float64)
     for number, start in enumerate(form.pieces(width)):
         narrow = form.piece(start, width)
         wide = narrow.to(torch.float64)
@@ -183,9 +183,10 @@ def _pass_over_right(form: Bilinear, factors: Tensor, stream: Stream) -> tuple[E
         exact = small.completed(small.apply(wide), at)
         if number % _one_moved_in(form) == 0:
             moved = small.completed(small.apply(wide * factors), at, torch.finfo(form.dtype).eps)
-            change = max(change, error_between(moved.flatten(), exact.flatten())[0])
+            worst = torch.maximum(worst, worst_of_rows(moved, exact))
         wide_rows.append(exact)
         own_rows.append(_own(form, small, narrow, at, exact))
+        worst = torch.maximum(worst, worst_of_rows(own_rows[-1], exact))
         key = form.weighted(wide, probe)
         bad = ~torch.isfinite(key).all(0)
         if bool(bad.any()):
@@ -200,8 +201,9 @@ def _pass_over_right(form: Bilinear, factors: Tensor, stream: Stream) -> tuple[E
     right = _Right(
         torch.cat(sketched, dim), weights, torch.cat(keys, 1).sum(0), torch.cat(norms, 1), torch.cat(left_out)
     )
-    exact_rows = Exact(places.flatten(), torch.cat(wide_rows, 2).flatten(), torch.cat(own_rows, 2).flatten(), change)
-    return exact_rows, right
+    wide_row, own_row = (torch.cat(some, 2).flatten() for some in (wide_rows, own_rows))
+    noise = noise_by_row(worst, n_columns, form.dtype, small.row_fourths() ** 0.25)
+    return Exact(places.flatten(), wide_row, own_row, noise), right
 
 
 def _fits_single(form: Bilinear, right: _Right, left_norms: Tensor) -> bool:
@@ -218,9 +220,9 @@ def _fits_single(form: Bilinear, right: _Right, left_norms: Tensor) -> bool:
 
 
 def _pass_over_left(
-    form: Bilinear, index: Tensor, factors: Tensor, right: _Right, work: torch.dtype
+    form: Bilinear, index: Tensor, factors: Tensor, right: _Right, scale: Tensor, work: torch.dtype
 ) -> tuple[Exact, Tensor]:
-    """The exact columns ``index``, and the sketch of the whole as a product in ``work``."""
+    """The exact columns ``index``, and the sketch of the whole as a product in ``work``; rows have that ``scale``."""
     some = form.columns(index, torch.float64)
     n, n_moved = index.numel(), -(-index.numel() // _one_moved_in(form))
     moved = some.narrow(form.column_dim, 0, n_moved) * factors
@@ -230,9 +232,10 @@ def _pass_over_left(
         sketch = form.apply(right.sketched)
     wide = form.completed(values[:, :, :n], index)
     moves = form.completed(values[:, :, n : n + n_moved], index[:n_moved], torch.finfo(form.dtype).eps)
-    change = error_between(moves.flatten(), wide[:, :, :n_moved].flatten())[0]
     own = _own(form, form, form.columns(index, form.right.dtype), index, wide)
-    exact = Exact(form.places(columns=index).flatten(), wide.flatten(), own.flatten(), change)
+    worst = torch.maximum(worst_of_rows(own, wide), worst_of_rows(moves, wide[:, :, :n_moved]))
+    noise = noise_by_row(worst, n, form.dtype, scale)
+    exact = Exact(form.places(columns=index).flatten(), wide.flatten(), own.flatten(), noise)
     return exact, _with_addend(form, sketch, right.weights)
 
 
@@ -258,9 +261,10 @@ def _in_blocks(values: Tensor, weights: Tensor) -> Tensor:
     return padded.view(values.shape[0], n_blocks, width).mul(weights).sum(-1)
 
 
-def exact_columns(form: Bilinear, index: Tensor) -> Exact:
-    """Chosen columns alone."""
+def exact_columns(form: Bilinear, index: Tensor, noise: float) -> Exact:
+    """Chosen columns alone, with that noise at least."""
     right = form.columns(index, form.right.dtype)
     wide = form.completed(form.apply(right.to(torch.float64)), index)
     own = _own(form, form, right, index, wide)
-    return Exact(form.places(columns=index).flatten(), wide.flatten(), own.flatten(), 0.0)
+    worst = noise_by_row(worst_of_rows(own, wide), index.numel(), form.dtype).clamp_min(noise)
+    return Exact(form.places(columns=index).flatten(), wide.flatten(), own.flatten(), worst)
