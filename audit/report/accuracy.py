@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 from audit.comparison import Comparison
 from audit.report.rows import CaseRow
 from audit.rules.codes import CODES
+from audit.schema import IMPORTED
 from audit.verdicts import Judgement
 
 #: ``identical``: every bit of every output; ``within``: some differ, and dtype and algorithm explain it; ``differs``: a
@@ -60,8 +61,10 @@ def allowances(judgement: Judgement) -> tuple[float, float]:
 
 def accuracy_of(row: CaseRow, judgement: Judgement) -> Accuracy:
     """Of one case. ``ratio`` is that of the output which comes nearest to its allowance, or lies furthest beyond."""
-    if judgement.run.header.evidence == "predicted":
-        return Accuracy(row, "not compared", why="nothing ran")
+    header = judgement.run.header
+    if header.evidence == "predicted" or header.source.kind == IMPORTED:
+        why = "nothing ran" if header.evidence == "predicted" else "nothing was replayed"
+        return Accuracy(row, "not compared", why=why)
     ratio, allowed = _nearest(row, allowances(judgement))
     if any(finding.code.startswith("NUM") and finding.status == "divergent" for finding in row.findings):
         return Accuracy(row, "differs", ratio, allowed)

@@ -84,6 +84,7 @@ def test_a_recording_on_amd_says_that_the_program_ran_and_not_that_it_is_right(
     assert told["May I migrate?"].short == "This recording cannot say."
     assert "nothing was replayed" in told["May I migrate?"].sentences[0]
     assert told["What blocks?"].short == "Not known: the calls returned, their results were not compared."
+    assert told["Are the numbers the same?"].sentences == ("Not compared: 20 cases (nothing was replayed).",)
 
 
 def test_one_blocking_case_is_a_no_with_its_numbers(make_judgement: Callable[..., Judgement]) -> None:
@@ -282,4 +283,4 @@ def test_findings_without_a_remedy_are_counted(make_judgement: Callable[..., Jud
     judgement = with_status(whole(make_judgement(20, backend="hip")), 3, "divergent", WRONG)
     answer = answers(judgement)["What do I change?"]
     assert answer.short == "No remedy is known for what was found."
-    assert answer.sentences[0].startswith("For 1 of 1 case with a finding no remedy is known here")
+    assert answer.sentences[0].startswith("1 of 1 case with a finding has no remedy that is known here")
