@@ -125,6 +125,12 @@ def test_only_a_page_with_nothing_but_measured_runs_has_a_calm_banner() -> None:
         "simulated. Each is marked; none says what works on AMD."
     )
     assert banner_of([]).title == "Nothing measured"
+    kinds = [
+        banner_of([stack("measured"), stack("simulated")]).kind,
+        mixed.kind,
+        banner_of([stack("measured", True)]).kind,
+    ]
+    assert kinds == ["mixed", "unmeasured", "imported"]  # all but the first are warnings
 
 
 def test_a_support_percentage_stands_on_pages_of_measured_devices_only(site: Path) -> None:

@@ -72,7 +72,7 @@ def banner_of(stacks: Iterable[Stack], what: str = "this page") -> Banner:
         return Banner(
             "Partly measured on AMD", f"{told}. Each is marked; only measured ones say what works on AMD.", "mixed"
         )
-    return Banner("Not audited on AMD", f"{told}. Each is marked; none says what works on AMD.", "mixed")
+    return Banner("Not audited on AMD", f"{told}. Each is marked; none says what works on AMD.", "unmeasured")
 
 
 def _of_one(stack: Stack) -> Banner:
