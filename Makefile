@@ -13,7 +13,7 @@ PIP = "$(VENV)/bin/python" -m pip --disable-pip-version-check install --quiet --
 RUN = "$(VENV)/bin/python" -m
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench evidence zoo gpu fidelity alarms clean
+.PHONY: help demo test lint bench evidence zoo gpu fidelity alarms samples clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' Makefile
@@ -55,8 +55,11 @@ ALARMS ?= --samples 3 --jobs $(JOBS)
 alarms: $(VENV)/.test $(VENV)/.zoo ## how often a healthy device is accused: samples of torch's op tests, the zoo's programs
 	@mkdir -p reports/alarms
 	$(RUN) tests.alarms --device "$(DEVICE)" $(ALARMS) -o "reports/alarms/$(DEVICE).json"
-	$(RUN) tests.alarms.zoo reports/zoo --device "$(DEVICE)" -o "reports/alarms/$(DEVICE)-zoo.json"
+	$(RUN) tests.alarms --device "$(DEVICE)" $(ALARMS) --zoo reports/zoo -o "reports/alarms/$(DEVICE)-zoo.json"
 	$(RUN) tests.alarms.page reports/alarms/*.json
+
+samples: $(VENV)/.test ## the checked-in report and site in reports/sample, anew from their runs
+	$(RUN) tests.samples
 
 clean: ## remove .venv and everything that was built
 	rm -rf "$(VENV)" build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

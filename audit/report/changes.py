@@ -129,8 +129,8 @@ def _helpless(n: int, of: int, is_amd: bool) -> str:
         return ""
     report = " and a text to report it" if is_amd else ""
     return (
-        f"{n:,} of {text.plural(of, 'case')} with a finding {'has' if n == 1 else 'have'} no remedy that is known here; "
-        f"in such a case stands a script that shows it again{report}."
+        f"{n:,} of {text.plural(of, 'case')} with a finding {'has' if n == 1 else 'have'} no remedy that is known "
+        f"here; in such a case stands a script that shows it again{report}."
     )
 
 

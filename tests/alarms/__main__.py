@@ -1,7 +1,7 @@
 """``make alarms``: how often the audit accuses a healthy device, over the sample inputs of torch's own op tests.
 
 Each job takes a shard of the ops: records their calls on the CPU, replays the distinct cases on the device, and judges
-them.
+them. With ``--zoo`` these are the calls of the zoo's programs, and each job takes a shard of the cases.
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ from audit.replay.engine import DeviceLost, ReplaySettings
 from audit.replay.pool import Pool
 from audit.run_records import Run, RunEnd, RunHeader, Started
 from audit.schema import EVIDENCE_BY_BACKEND, Measurement, Source
+from tests.alarms import zoo
 from tests.alarms.counted import counted
 from tests.alarms.recorded import Recorded, gpu_hidden, record
 from tests.alarms.samples import DTYPES, entries, samples
 
 #: Share of a time budget that recording may take; what is not recorded then stays out.
 _RECORDING_FRACTION = 0.3
+#: What adds up over shards; older files lack some.
+_SUMS = ("n_samples", "n_raised", "n_recorded_cases", "n_calls")
 #: A job ends this long before its budget is spent, to judge and to write.
 _WRITING_S = 6.0
 
@@ -49,8 +52,9 @@ def main(argv: list[str] | None = None) -> int:
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.alarms", description=__doc__)
     parser.add_argument("--device", default="sim", help="as for rocm-audit run (sim)")
+    parser.add_argument("--zoo", type=Path, metavar="FOLDER", help="programs; their traces are there, or are made")
     parser.add_argument("--dtypes", nargs="*", default=list(DTYPES), help="of the samples (all twelve)")
-    parser.add_argument("--ops", nargs="*", default=["*"], help="globs on the names of OpInfo (all)")
+    parser.add_argument("--ops", nargs="*", default=["*"], help="globs on the names of OpInfo or of programs (all)")
     parser.add_argument("--shard", type=_shard, default=(0, 1), help="i/n: every n-th op, from the i-th (0/1)")
     parser.add_argument("--samples", type=int, default=8, help="of each op and dtype at most (8)")
     parser.add_argument("--time-budget", type=float, default=math.inf, help="seconds for all of it")
@@ -58,6 +62,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="processes, each with a shard and a lane of its own (1)")
     parser.add_argument("-o", "--output", type=Path, required=True, help="the file for the rows (JSON)")
     args = parser.parse_args(argv)
+    if args.zoo is not None:
+        args.zoo = args.zoo.absolute()
+        zoo.traced(args.zoo, args.ops)  # once, before the jobs
     if args.deadline is None:
         args.deadline = time() + args.time_budget
     return args
@@ -77,15 +84,19 @@ def examine(args: argparse.Namespace) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="rocm-audit-alarms-") as folder:
-        with gpu_hidden():
-            chosen = samples(entries(args.ops, *args.shard), args.dtypes, args.samples)
-            recorded = record(chosen, Path(folder), start + left * _RECORDING_FRACTION)
+        if args.zoo is not None:
+            recorded = zoo.recorded(zoo.traced(args.zoo, args.ops), Path(folder), *args.shard)
+        else:
+            with gpu_hidden():
+                chosen = samples(entries(args.ops, *args.shard), args.dtypes, args.samples)
+                recorded = record(chosen, Path(folder), start + left * _RECORDING_FRACTION)
         recorded_s = monotonic() - start
         return {
             **replayed(recorded, args.device, start + left - _WRITING_S),
             "n_samples": recorded.n_samples,
             "n_raised": recorded.n_raised,
             "n_recorded_cases": len(recorded.cases),
+            "n_calls": sum(case.n_calls for case in recorded.cases),
             "recorded_s": recorded_s,
         }
 
@@ -111,7 +122,7 @@ def replayed(recorded: Recorded, device: str, deadline: float) -> dict[str, Any]
     cases = tuple(case for case in recorded.cases if case.key in measurements or case.key in started)
     header = RunHeader(
         EVIDENCE_BY_BACKEND[info.backend],
-        Source("context", "OpInfo"),
+        Source("context", recorded.source),
         info,
         {},
         {},
@@ -122,7 +133,7 @@ def replayed(recorded: Recorded, device: str, deadline: float) -> dict[str, Any]
     )
     ended = RunEnd(complete=not lost, reason=lost)
     run = Run(header, cases, measurements, frozenset(started - measurements.keys()), ended)
-    return {**counted(run), "source": "samples", "torch": torch.__version__, "replayed_s": monotonic() - start}
+    return {**counted(run), "source": recorded.source, "torch": torch.__version__, "replayed_s": monotonic() - start}
 
 
 # --- jobs side by side -------------------------------------------------------------------------------------------
@@ -146,7 +157,7 @@ def _command(args: argparse.Namespace, shard: int, n_shards: int, output: Path) 
     return [
         sys.executable, "-m", "tests.alarms", "--device", args.device, "--ops", *args.ops, "--dtypes", *args.dtypes,
         "--shard", f"{shard}/{n_shards}", "--samples", str(args.samples), "--deadline", str(args.deadline),
-        "-o", str(output),
+        "-o", str(output), *(["--zoo", str(args.zoo)] if args.zoo is not None else []),
     ]  # fmt: skip
 
 
@@ -161,7 +172,7 @@ def merged(parts: list[dict[str, Any]], n_wanted: int | None = None) -> dict[str
     for part in parts:
         for row in part["rows"]:
             rows.setdefault(row[0], row)
-    sums = {name: sum(part[name] for part in parts) for name in ("n_samples", "n_raised", "n_recorded_cases")}
+    sums = {name: sum(part.get(name, 0) for part in parts) for name in _SUMS}
     whole = sum if n_wanted is None else max
     took = {name: whole(part[name] for part in parts) for name in ("recorded_s", "replayed_s")}
     lost = "; ".join(part["lost"] for part in parts if part["lost"])

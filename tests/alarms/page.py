@@ -1,5 +1,4 @@
-"""``python -m tests.alarms.page FILE...``: the rows of ``python -m tests.alarms`` and ``tests.alarms.zoo`` as
-docs/false-alarms.md.
+"""``python -m tests.alarms.page FILE...``: the rows of ``python -m tests.alarms`` as docs/false-alarms.md.
 
 Files of one device and source add up; they come in the order in which they are named.
 """

@@ -24,12 +24,16 @@ _N_LATER = 3
 
 @dataclass(frozen=True)
 class Recorded:
-    """Distinct cases, the file with their values (None: there are none), and how the samples went."""
+    """Distinct cases, the file with their values (None: there are none), and how the samples went.
+
+    ``source``: ``samples`` of torch's op tests, or programs of the ``zoo``.
+    """
 
     cases: tuple[Case, ...]
     values: Path | None
     n_samples: int
     n_raised: int
+    source: str = "samples"
 
 
 def record(samples: Iterable[Sample], folder: Path, deadline: float) -> Recorded:

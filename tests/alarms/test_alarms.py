@@ -11,15 +11,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from audit.run_records import Run, RunEnd
+from audit.opset.file import write_opset
+from audit.schema import Source, Trace
+from tests.alarms import zoo
 from tests.alarms.__main__ import merged
 from tests.alarms.counted import Row, as_json, from_json
 from tests.alarms.page import counts, explanations, n_mended, page, upper_bound
 from tests.alarms.recorded import gpu_hidden, in_rounds
 from tests.alarms.samples import samples
-from tests.alarms.zoo import of_programs
 from tests.replay.conftest import Build
-from tests.rules.conftest import Build as Judged
 
 #: One of several classes, cheap, with outputs that a healthy device computes otherwise.
 A_FEW = ("addmm", "nn.functional.layer_norm", "nn.functional.gelu", "linalg.inv", "topk", "scatter_add")
@@ -104,13 +104,14 @@ def test_samples_and_programs_of_one_device_are_counted_apart() -> None:
     assert "70 programs, 32,280 calls, 1 distinct cases of 1 ops replayed." in text
 
 
-def test_a_run_of_programs_has_rows_of_its_measured_cases() -> None:
-    judged = Judged()
-    cases = judged.case("aten::exp.default", key="exp-0"), judged.case("aten::log.default", key="log-0")
-    run = Run(judged.header(), cases, {"exp-0": judged.measurement(key="exp-0")}, end=RunEnd(False, "budget spent"))
-    found = of_programs(run, 70)
-    assert [from_json(values).op for values in found["rows"]] == ["aten::exp.default"]
-    assert (found["n_samples"], found["n_recorded_cases"], found["lost"]) == (70, 2, "budget spent")
+def test_the_cases_of_programs_are_spread_over_the_jobs(tmp_path: Path) -> None:
+    build = Build()
+    cases = tuple(build.case("aten::exp.default", build.tensor((size,))) for size in (2, 3, 4))
+    source, notes = Source("module", "tests.zoo"), ("merged from 2 files",)
+    write_opset(tmp_path / "zoo.audit", Trace(source, {}, cases, n_recorded=3, notes=notes), None)
+    shards = [zoo.recorded(tmp_path / "zoo.audit", tmp_path, shard, 2) for shard in (0, 1)]
+    assert [shard.cases for shard in shards] == [(cases[0], cases[2]), (cases[1],)]
+    assert [shard.n_samples for shard in shards] == [2, 0]
 
 
 def test_every_explanation_is_a_sentence_for_a_code() -> None:

@@ -129,15 +129,19 @@ def merged_trace(folder: Path) -> Path:
     return folder / "merged" / "zoo.audit"
 
 
-def replay(traces: Sequence[Path], folder: Path, device: str = "sim") -> Path:
-    """The folder of the run of all programs together, made or gone on with; one for each kind of device."""
-    merged, output = merged_trace(folder), folder / ("run" if device == "sim" else f"run-{device.replace(':', '-')}")
+def merge(traces: Sequence[Path], merged: Path) -> None:
+    merged.parent.mkdir(exist_ok=True)
+    run(["-m", "audit", "trace", "merge", *map(str, traces), "-o", str(merged)])
+
+
+def replay(traces: Sequence[Path], folder: Path) -> Path:
+    """The folder of the run of all programs together, made or gone on with."""
+    merged, output = merged_trace(folder), folder / "run"
     if not merged.exists():
-        merged.parent.mkdir(exist_ok=True)
-        run(["-m", "audit", "trace", "merge", *map(str, traces), "-o", str(merged)])
+        merge(traces, merged)
     print("replaying", flush=True)
     again = ["--resume"] if (output / "run.jsonl").exists() else []
-    run(["-m", "audit", "run", str(merged), "--device", device, "-q", "--format", "json", "-o", str(output), *again])
+    run(["-m", "audit", "run", str(merged), "--device", "sim", "-q", "--format", "json", "-o", str(output), *again])
     return output
 
 

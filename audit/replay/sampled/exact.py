@@ -11,7 +11,6 @@ from torch import Tensor
 from audit.comparison import Comparison, TensorFact
 from audit.replay.compare import Expected, LocalNoise, error_between, numeric
 
-
 #: Errors that tell the noise of a row: rows with fewer elements are taken together with those beside them.
 _FEWEST = 16
 
