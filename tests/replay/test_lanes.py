@@ -228,5 +228,8 @@ def test_a_gpu_beyond_the_last_is_wrong_use(four_gpus):
 
 def test_one_gpu_needs_no_pin():
     assert places("cuda") == (Place("cuda"),)
-    assert places("sim:a,b.py") == (Place("sim:a,b.py"),)
-    assert places("sim,sim:f.py") == (Place("sim"), Place("sim:f.py"))
+
+
+def test_simulated_devices_are_told_apart_at_their_commas():
+    devices = [[place.device for place in places(text)] for text in ("sim:a,b.py", "sim,sim:f.py")]
+    assert devices == [["sim:a,b.py"], ["sim", "sim:f.py"]]

@@ -42,7 +42,8 @@ def sentence(stderr: str) -> str:
         (["run", "trace.json"], "unsupported-target"),
         (["report", "nowhere"], "unreadable-run"),
         (["gate", "a", "b"], "unreadable-run"),
-        (["dashboard", "a"], "not-yet"),
+        (["dashboard", "a"], "no-such-run"),
+        (["explain", "a"], "not-yet"),
     ],
 )
 def test_wrong_use_is_one_sentence_and_exit_code_2(cli: Cli, tmp_path: Path, arguments: list[str], slug: str) -> None:
