@@ -63,7 +63,8 @@ def _audited(
 ) -> tuple[Judgement, int]:
     import audit
     from audit.progress import Progress
-    from audit.session import RunOptions, run
+    from audit.run_options import RunOptions
+    from audit.session import run
     from audit.targets import find_target
 
     home.mkdir(parents=True)

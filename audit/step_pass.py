@@ -22,8 +22,8 @@ from audit.targets import Target
 if TYPE_CHECKING:
     from audit.progress import Progress
     from audit.replay.drift.player import Record
+    from audit.run_options import RunOptions
     from audit.schema import DeviceInfo
-    from audit.session import RunOptions
 
 #: Of the disk that is free, so much may become the values of a tape.
 TAPE_FRACTION = 0.5

@@ -10,7 +10,7 @@ from audit.errors import UsageError
 from audit.option_values import positive, size
 
 if TYPE_CHECKING:
-    from audit.session import RunOptions
+    from audit.run_options import RunOptions
     from audit.targets import Target
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -79,7 +79,7 @@ def target_of(options: argparse.Namespace) -> Target:
 
 def recording_options(options: argparse.Namespace, target: Target, output: Path) -> RunOptions:
     """What run and trace have in common."""
-    from audit.session import RunOptions
+    from audit.run_options import RunOptions
 
     return RunOptions(
         target=target,

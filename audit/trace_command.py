@@ -36,7 +36,7 @@ def add_trace(commands: Any) -> None:
 
 
 def _trace(options: argparse.Namespace) -> int:
-    from audit.session import trace_only
+    from audit.recorded_trace import trace_only
     from audit.timed_trace import is_run
 
     if options.target is not None and is_run(Path(options.target)):

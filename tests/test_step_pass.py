@@ -12,9 +12,9 @@ from audit.cli import main
 from audit.drift_records import Drift, DriftEnd, DriftStarted, DriftStep
 from audit.errors import UnfinishedError, UsageError
 from audit.progress import Progress
+from audit.run_options import RunOptions
 from audit.run_records import RunEnd, RunHeader
 from audit.schema import DeviceInfo, Source
-from audit.session import RunOptions
 from audit.step_pass import check_playable, play_step
 from audit.store import RunWriter, read_run
 from audit.targets import Target
