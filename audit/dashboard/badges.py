@@ -43,12 +43,13 @@ def _title(source: str, gpu: str, share: Share, date: str) -> str:
 
 
 def badge_text(share: Share) -> str:
-    """``measured: 193 of 198 ok, 2 unknown``; of an imported run no number was compared, so nothing is called ok."""
+    """``measured: 193 of 198 ok, 2 unknown``; where no number was compared (imported, predicted) nothing is ok."""
     total = share.tally.total
     if not total:
         return f"{'imported' if share.is_imported else share.evidence}: no case"
-    if share.is_imported:
-        return f"imported: findings in {share.tally.n_with_finding:,} of {total:,}"
+    if share.is_imported or share.evidence == "predicted":
+        how = "imported" if share.is_imported else share.evidence
+        return f"{how}: findings in {share.tally.n_with_finding:,} of {total:,}"
     unknown = share.tally.count("inconclusive")
     told = f", {unknown:,} unknown" if unknown else ""
     return f"{share.evidence}: {share.tally.count('supported'):,} of {total:,} ok{told}"

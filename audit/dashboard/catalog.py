@@ -12,12 +12,13 @@ from typing import Any
 
 from audit import strict_json
 from audit.codec import decode
-from audit.dashboard import history, missing
+from audit.dashboard import devices, history, missing
 from audit.dashboard.change_rows import LeftOut, ReleaseChange, Transition, Untested
 from audit.dashboard.contents import About
 from audit.dashboard.database import STATUS_NUMBERS, Database
 from audit.dashboard.dependence import digest_of
-from audit.dashboard.digest import RunDigest, opset_version
+from audit.dashboard.devices import tally_of
+from audit.dashboard.digest import RunDigest
 from audit.dashboard.rows import (
     MAX_FINDINGS,
     CaseSet,
@@ -28,6 +29,7 @@ from audit.dashboard.rows import (
     ModelRow,
     Observation,
     OpFinding,
+    OpOnGpu,
     OpRow,
     RunCase,
     RunPage,
@@ -129,50 +131,17 @@ class Catalog:
 
     @cached_property
     def _gpus(self) -> tuple[Gpu, ...]:
-        by_slug: dict[str, list[Stack]] = {}
-        for stack in self.stacks():
-            by_slug.setdefault(stack.gpu_slug, []).append(stack)
-        n_runs = dict(
-            self._base.execute(
-                "SELECT gpu_slug, COUNT(*) FROM run JOIN stack ON stack.id = run.stack GROUP BY gpu_slug"
-            )
-        )
-        return tuple(
-            Gpu(
-                slug,
-                stacks[0].gpu,
-                stacks[0].arch,
-                stacks[0].evidence,
-                stacks[0].is_imported,
-                tuple(stacks),
-                n_runs[slug],
-                self._gpu_share(stacks[0]),
-            )
-            for slug, stacks in by_slug.items()
-        )
+        return devices.gpus(self._base, self.stacks())
 
     def gpus(self) -> tuple[Gpu, ...]:
         return self._gpus
 
-    def _gpu_share(self, stack: Stack) -> Share:
-        """Each case once, with its newest status on the GPU, whatever the versions."""
-        rows = self._base.execute(
-            "SELECT signature.key, op.op, signature.phase, newest.status, run.audit_version, model.name, "
-            "MAX(run.place) FROM newest JOIN stack ON stack.id = newest.stack JOIN run ON run.id = newest.run "
-            "JOIN model ON model.id = run.model JOIN signature ON signature.id = newest.signature "
-            "JOIN op ON op.id = signature.op WHERE stack.gpu_slug = ? GROUP BY newest.signature",
-            (stack.gpu_slug,),
-        )
-        tally: Counter[Status] = Counter()
-        audits, sources, identities = set(), set(), []
-        for key, op, phase, status, audit_version, source, _ in rows:
-            tally[READING_ORDER[status]] += 1
-            audits.add(audit_version)
-            sources.add(source)
-            identities.append((key, op, phase))
-        name = next(iter(sources)) if len(sources) == 1 else f"{len(sources) or 'its'} sources"
-        cases = CaseSet(name, opset_version(identities), sum(tally.values()), tuple(sorted(audits)))
-        return Share(stack.evidence, stack.is_imported, tally_of(tally), cases)
+    @cached_property
+    def _on_gpus(self) -> tuple[OpOnGpu, ...]:
+        return devices.on_gpus(self._base, self.gpus())
+
+    def on_gpus(self) -> tuple[OpOnGpu, ...]:
+        return self._on_gpus
 
     # --- ops ----------------------------------------------------------------------------------------------------
 
@@ -378,10 +347,6 @@ class Catalog:
     @cached_property
     def _untested(self) -> tuple[Untested, ...]:
         return missing.untested(self._base, self.gpus())
-
-
-def tally_of(counts: Counter[Status]) -> Tally:
-    return Tally(tuple((status, counts[status]) for status in READING_ORDER if counts[status]))
 
 
 def run_digest(text: str) -> RunDigest:

@@ -103,13 +103,15 @@ class Untested:
     """What was never tested on one GPU at one evidence level.
 
     ``ops`` are those of the knowledge base that no case was of, ``n_known_ops`` how many it has (``known_version`` is
-    the torch they are of). ``elsewhere`` are (op, dtype) pairs that other GPUs of this site have cases of.
+    the torch they are of). ``by_class`` has (class, ops in no run, known ops). ``elsewhere`` are (op, dtype) pairs that
+    other GPUs of this site have cases of.
     """
 
     gpu: Gpu
     known_version: str
     n_known_ops: int
     ops: tuple[str, ...]
+    by_class: tuple[tuple[str, int, int], ...]
     elsewhere: tuple[tuple[str, str], ...]
     inconclusive: tuple[UnknownCases, ...]
 

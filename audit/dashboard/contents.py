@@ -14,6 +14,7 @@ from audit.dashboard.rows import (
     MatrixCell,
     ModelRow,
     OpFinding,
+    OpOnGpu,
     OpRow,
     RunCase,
     RunPage,
@@ -43,6 +44,9 @@ class Contents(Protocol):
 
     def matrix(self, op: str = "") -> Iterator[MatrixCell]:
         """By op, dtype and stack; of one op's slug, or of all."""
+
+    def on_gpus(self) -> tuple[OpOnGpu, ...]:
+        """By GPU, then by op: the same cases as in the shares of the GPUs."""
 
     def signatures(self, op: str) -> Iterator[SignatureRow]:
         """Every case of the op (by its slug): phase, dtype, signature."""

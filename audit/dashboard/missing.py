@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from sqlite3 import Connection
 
@@ -9,6 +10,7 @@ from audit.dashboard.change_rows import UnknownCases, Untested
 from audit.dashboard.database import STATUS_NUMBERS
 from audit.dashboard.rows import Gpu
 from audit.knowledge.dispatch import load_dispatch
+from audit.knowledge.op_classes import class_of
 
 
 def known_ops() -> tuple[tuple[str, ...], str]:
@@ -43,8 +45,16 @@ def untested(base: Connection, gpus: Iterable[Gpu]) -> tuple[Untested, ...]:
         seen = {op for op, _ in here}
         ops = tuple(op for op in known if op not in seen)
         elsewhere = tuple(sorted((op, dtype) for op, dtype in pairs - here))
-        found.append(Untested(gpu, version, len(known), ops, elsewhere, _inconclusive(base, gpu)))
+        found.append(
+            Untested(gpu, version, len(known), ops, _by_class(known, ops), elsewhere, _inconclusive(base, gpu))
+        )
     return tuple(found)
+
+
+def _by_class(known: Iterable[str], missing: Iterable[str]) -> tuple[tuple[str, int, int], ...]:
+    """(class, how many of its ops are missing, how many are known), by class."""
+    counts = Counter(map(class_of, missing))
+    return tuple((name, counts[name], n) for name, n in sorted(Counter(map(class_of, known)).items()))
 
 
 def _inconclusive(base: Connection, gpu: Gpu) -> tuple[UnknownCases, ...]:

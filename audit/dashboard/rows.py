@@ -78,7 +78,8 @@ class Share:
         unknown = f"{percentage(self.tally.count('inconclusive'), total)} inconclusive"
         if self.is_imported or self.evidence != "measured":
             how = f"imported, {self.evidence}" if self.is_imported else self.evidence
-            return f"{how}: findings in {self.tally.n_with_finding:,} of {total:,} cases; {unknown}"
+            why = ", since no number was compared" if self.is_imported else ""
+            return f"{how}: findings in {self.tally.n_with_finding:,} of {total:,} cases; {unknown}{why}"
         supported = self.tally.count("supported")
         return f"{percentage(supported, total)} supported: {supported:,} of {total:,} cases; {unknown}"
 
@@ -141,6 +142,17 @@ class MatrixCell:
     n_runs: int
     varies: bool
     newest: str
+
+
+@dataclass(frozen=True)
+class OpOnGpu:
+    """Cases of one op on one GPU at one evidence level, each with its newest run there, whatever the versions."""
+
+    gpu_slug: str
+    op: str
+    op_slug: str
+    op_class: str
+    tally: Tally
 
 
 # --- ops ----------------------------------------------------------------------------------------------------------

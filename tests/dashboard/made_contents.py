@@ -32,6 +32,7 @@ from audit.dashboard.rows import (
     NotAuditedRow,
     Observation,
     OpFinding,
+    OpOnGpu,
     OpRow,
     RunCase,
     RunPage,
@@ -151,7 +152,15 @@ class MadeContents:
                     gpu.evidence, gpu.is_imported, tally, worst(s for s, _ in tally.by_status), self.n_versions
                 )
             )
-        return OpRow(name, op_slug(name), "gemm", self.n_signatures, self.n_runs, DTYPES, tuple(levels))
+        return OpRow(
+            name,
+            op_slug(name),
+            ("gemm", "attention", "copy")[i % 3],
+            self.n_signatures,
+            self.n_runs,
+            DTYPES,
+            tuple(levels),
+        )
 
     @cached_property
     def _index(self) -> dict[str, int]:
@@ -172,6 +181,13 @@ class MadeContents:
                             yield MatrixCell(
                                 row.slug, dtype, stack.slug, status, tally, 2, (i + s) % 11 == 0, "2026-11-30"
                             )
+
+    def on_gpus(self) -> tuple[OpOnGpu, ...]:
+        return tuple(
+            OpOnGpu(gpu.slug, row.op, row.slug, row.op_class, self._tally(i + k, self.n_signatures))
+            for i, gpu in enumerate(self._gpus)
+            for k, row in enumerate(self._ops)
+        )
 
     def signatures(self, op: str) -> Iterator[SignatureRow]:
         i = self._index[op]
@@ -317,7 +333,8 @@ class MadeContents:
         ops = tuple(f"aten::never_seen_{n}.default" for n in range(40))
         elsewhere = (("aten::mm.default", "float8_e4m3fn"),)
         unknown = (UnknownCases(self._op_name(0), op_slug(self._op_name(0)), 2, "no reference"),)
-        return tuple(Untested(gpu, "torch 2.13", 1200, ops, elsewhere, unknown) for gpu in self._gpus)
+        by_class = (("attention", 3, 4), ("gemm", 37, 1196))
+        return tuple(Untested(gpu, "torch 2.13", 1200, ops, by_class, elsewhere, unknown) for gpu in self._gpus)
 
     def left_out(self) -> tuple[LeftOut, ...]:
         return self.left

@@ -240,6 +240,22 @@ def test_the_last_release_is_compared_with_the_one_before(catalog_of: CatalogOf,
     ]  # fmt: skip
 
 
+def test_an_op_on_a_gpu_has_each_case_once_with_its_newest_run_whatever_the_versions(
+    catalog_of: CatalogOf, tmp_path: Path
+) -> None:
+    write_run(tmp_path / "a", environment=ROCM_71, wrong=[DIV], keys=KEYS, created="2026-11-01T10:00:00+00:00")
+    write_run(tmp_path / "b", environment=ROCM_72, raising=[ARANGE], keys=[ARANGE, DIV])
+    catalog = catalog_of(tmp_path)
+    found = {one.op: one for one in catalog.on_gpus()}
+    assert found["aten::div.Tensor"].tally.by_status == (("supported", 1),)
+    assert found["aten::arange.start_step"].tally.by_status == (("unsupported", 1),)
+    assert (found["aten::pow.Scalar"].op_class, found["aten::pow.Scalar"].gpu_slug) == (
+        "elementwise", catalog.gpus()[0].slug
+    )  # fmt: skip
+    [gpu] = catalog.gpus()
+    assert sum(one.tally.total for one in found.values()) == gpu.share.tally.total == len(KEYS)
+
+
 # --- what is missing ------------------------------------------------------------------------------------------------
 
 
@@ -256,6 +272,9 @@ def test_what_was_never_tested_is_named(catalog_of: CatalogOf, tmp_path: Path) -
         (), (("aten::mul.Tensor", "float32"), ("aten::pow.Scalar", "float32"))
     )  # fmt: skip
     assert [(one.op, one.n_cases) for one in mi300x.inconclusive] == [("aten::pow.Scalar", 1)]
+    assert sum(n for _, n, _ in mi300x.by_class) == len(mi300x.ops)
+    assert sum(n for _, _, n in mi300x.by_class) == mi300x.n_known_ops
+    assert ("attention", 0) not in [(name, n) for name, n, _ in mi300x.by_class]
 
 
 # --- what a page depends on -----------------------------------------------------------------------------------------

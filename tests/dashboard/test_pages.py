@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import get_args
 from urllib.parse import unquote
 
 import pytest
@@ -17,10 +18,13 @@ from audit.dashboard.links import op_slug
 from audit.dashboard.pages import site_files
 from audit.dashboard.pages.evidence import banner_of
 from audit.dashboard.pages.grid import GridCell, grid_of
+from audit.dashboard.pages.kinds import KINDS, Trouble, kind_rows, shown_devices, troubles
 from audit.dashboard.pages.listing import FIRST_ROWS, Listing
 from audit.dashboard.pages.markup import facets, ratio_text, segments
 from audit.dashboard.pages.ops import StackNumbers, numbers_by_stack
-from audit.dashboard.rows import Stack, Tally
+from audit.dashboard.rows import OpOnGpu, Stack, Tally
+from audit.knowledge.op_classes import OpClass
+from audit.schema import Status
 from tests.dashboard.made_contents import DEVICES, MadeContents
 from tests.dashboard.sample_site import sample_site
 from tests.dashboard.site_on_disk import text_of, write_site
@@ -173,7 +177,7 @@ def test_the_data_of_the_matrix_has_every_cell_of_the_contents() -> None:
     stacks = [one["slug"] for one in data(text_of(files["data/matrix.js"]))["stacks"]]
     statuses = data(text_of(files["data/matrix.js"]))["statuses"]
     for name in ("data/matrix-1.js", "data/matrix-2.js"):
-        for _, slug, by_dtype in data(text_of(files[name])):
+        for _, slug, by_dtype, _ in data(text_of(files[name])):
             for dtype, signs, counts in by_dtype:
                 numbers = iter(counts.split(","))
                 for i, sign in enumerate(signs):
@@ -191,6 +195,42 @@ def test_the_data_of_the_matrix_has_every_cell_of_the_contents() -> None:
 def data(text: str) -> object:
     """What a file of data puts into the page."""
     return json.loads(text[text.index("]=") + 2 : text.rindex(";")])
+
+
+# --- kinds of work ------------------------------------------------------------------------------------------------
+
+
+def test_every_class_of_the_knowledge_base_has_its_words() -> None:
+    assert set(KINDS) == set(get_args(OpClass))
+
+
+def on_gpu(op: str, op_class: str, *counts: tuple[Status, int]) -> OpOnGpu:
+    return OpOnGpu("mi300x", op, f"{op}-slug", op_class, Tally(counts))
+
+
+OPS_ON_GPU = (
+    on_gpu("mm", "gemm", ("divergent", 2), ("supported", 8)),
+    on_gpu("bmm", "gemm", ("inconclusive", 1), ("supported", 2)),
+    on_gpu("add", "elementwise", ("supported", 4)),
+    on_gpu("sdpa", "attention", ("divergent", 3)),
+)
+
+
+def test_a_kind_of_work_has_the_worst_status_and_all_cases_of_its_ops() -> None:
+    rows = kind_rows(OPS_ON_GPU)
+    assert [(row.label, row.n_ops) for row in rows] == [("Matrix products", 2), ("Attention", 1), ("Elementwise", 1)]
+    assert rows[0].cells["mi300x"] == GridCell(0, "divergent", 13, 2, 1, False)
+    assert rows[2].cells["mi300x"].words == "supported, 4 cases"
+
+
+def test_ops_in_trouble_are_named_by_status_those_with_most_cases_first() -> None:
+    assert troubles(OPS_ON_GPU) == {"mi300x": [Trouble("divergent", 2, (("sdpa", "sdpa-slug"), ("mm", "mm-slug")))]}
+
+
+def test_a_device_that_ran_is_shown_before_others_and_each_level_once_before_a_second() -> None:
+    made = MadeContents(devices=(*DEVICES[3:], ("simulated device, faults of x.py", "sim", "sim", "simulated", False)))
+    names = [gpu.name for gpu in shown_devices((*made.gpus(), *MadeContents(devices=DEVICES[:1]).gpus()), 2)]
+    assert names == ["AMD Instinct MI300X", "simulated device (healthy)", "no device, gfx942 assumed"]
 
 
 # --- lists --------------------------------------------------------------------------------------------------------
@@ -237,7 +277,7 @@ def test_an_op_has_the_largest_error_and_the_median_share_of_the_limit_on_each_s
         replace(first, observations=(replace(seen, stack_slug=stack, worst_ratio=ratio, device_us=us, floor_us=10.0),))
         for stack, ratio, us in [("a", 2.0, 20.0), ("a", 9.5, 40.0), ("a", None, 100.0), ("b", None, None)]
     )
-    assert found == {"a": StackNumbers(9.5, 0.25), "b": StackNumbers(None, None)}
+    assert found == {"a": StackNumbers(9.5, 0.25, 3), "b": StackNumbers(None, None, 0)}
 
 
 def test_no_page_grows_with_what_a_site_or_a_file_has_any_number_of() -> None:

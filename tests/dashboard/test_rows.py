@@ -21,7 +21,9 @@ def test_no_other_evidence_has_a_support_percentage() -> None:
     assert share("simulated") == "simulated: findings in 3 of 198 cases; 1 % inconclusive"
     assert share("stand-in") == "stand-in: findings in 3 of 198 cases; 1 % inconclusive"
     assert share("predicted") == "predicted: findings in 3 of 198 cases; 1 % inconclusive"
-    assert share("measured", is_imported=True) == "imported, measured: findings in 3 of 198 cases; 1 % inconclusive"
+    assert share("measured", is_imported=True) == (
+        "imported, measured: findings in 3 of 198 cases; 1 % inconclusive, since no number was compared"
+    )
 
 
 def test_the_set_of_cases_is_named_with_its_version() -> None:

@@ -256,6 +256,25 @@ def test_older_versions_and_a_dtype_are_shown_when_asked_for(browser: Browser, r
     assert browser.find_element("id", "nothing").is_displayed()
 
 
+def test_a_kind_of_work_leads_from_the_first_page_to_its_ops_and_rows_can_be_split_by_dtype(
+    browser: Browser, real: Path
+) -> None:
+    visit(browser, address_of(real / "index.html"))
+    press(browser, ".kinds tbody tr:nth-child(2) th a")
+    until(lambda: "matrix.html#kind=" in browser.current_url and " of " in shown(browser))
+    ops = rows(browser)
+    assert 0 < len(ops) < 30
+    assert browser.find_element("name", "kind").get_attribute("value") == "gemm"
+    visit(browser, f"{browser.current_url}&rows=dtype&versions=all")
+    until(lambda: "row" in shown(browser))
+    split = rows(browser)
+    dtypes = [one.text for one in browser.find_elements("css selector", "#matrix tbody th .dtype")]
+    assert {row.removesuffix(dtype) for row, dtype in zip(split, dtypes, strict=True)} >= set(ops)
+    assert len(set(split)) == len(split)
+    cell = browser.find_element("css selector", "#matrix tbody td.c a")
+    assert f"&dtype={dtypes[0]}" in cell.get_attribute("href")
+
+
 def test_arrows_go_from_cell_to_cell_and_the_tab_key_stops_once(browser: Browser, real: Path) -> None:
     visit(browser, address_of(real / "matrix.html"))
     script = "return document.querySelectorAll('#matrix tbody a:not([tabindex=\"-1\"])').length"

@@ -9,6 +9,7 @@ from audit.dashboard.contents import Contents
 from audit.dashboard.links import INDEX
 from audit.dashboard.pages.evidence import EVIDENCE_MEANINGS
 from audit.dashboard.pages.grid import stack_tallies
+from audit.dashboard.pages.kinds import all_kinds, kind_rows, shown_devices, troubles
 from audit.dashboard.pages.markup import page
 from audit.dashboard.pages.places import ABOUT
 from audit.dashboard.site_file import SiteFile
@@ -35,11 +36,16 @@ def front_files(contents: Contents) -> Iterator[SiteFile]:
 
 def _index(contents: Contents) -> str:
     models = contents.models()
+    devices = shown_devices(contents.gpus(), SHOWN_SIMULATED)
     return page(
         "index.html",
         INDEX,
         site=contents.site(),
         gpus=contents.gpus(),
+        devices=devices,
+        kinds=kind_rows(contents.on_gpus()),
+        all_kinds=all_kinds(contents.gpus()),
+        troubles=troubles(contents.on_gpus()),
         releases=contents.releases(),
         runs=list(islice(contents.runs(), NEWEST_RUNS)),
         models=models[:SHOWN_MODELS],

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from audit.dashboard.contents import Contents
 from audit.dashboard.links import LEFT_OUT
+from audit.dashboard.pages.kinds import MAX_DEVICES, untested_kinds
 from audit.dashboard.pages.markup import page
 from audit.dashboard.pages.places import UNTESTED
 from audit.dashboard.site_file import SiteFile
@@ -14,11 +15,21 @@ from audit.dashboard.site_file import SiteFile
 def gap_files(contents: Contents) -> Iterator[SiteFile]:
     """``untested.html`` and ``left-out.html``."""
     depends = contents.digest("site")
-    yield SiteFile(
-        UNTESTED, depends, lambda: page("untested.html", UNTESTED, untested=contents.untested(), gpus=contents.gpus())
-    )
+    yield SiteFile(UNTESTED, depends, lambda: _untested(contents))
     yield SiteFile(
         LEFT_OUT,
         depends,
         lambda: page("left-out.html", LEFT_OUT, site=contents.site(), files=contents.left_out(), gpus=contents.gpus()),
+    )
+
+
+def _untested(contents: Contents) -> str:
+    untested = contents.untested()
+    return page(
+        "untested.html",
+        UNTESTED,
+        untested=untested,
+        kinds=untested_kinds(untested[:MAX_DEVICES]),
+        shown=untested[:MAX_DEVICES],
+        gpus=contents.gpus(),
     )

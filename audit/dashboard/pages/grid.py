@@ -51,10 +51,11 @@ class GridCell:
 
 @dataclass(frozen=True)
 class GridRow:
-    """An op; its cells by dtype, in the order of stacks."""
+    """An op with its class; its cells by dtype, in the order of stacks."""
 
     op: str
     slug: str
+    kind: str
     by_dtype: tuple[tuple[str, tuple[GridCell, ...]], ...]
 
     def merged(self, stacks: Collection[int]) -> dict[int, GridCell]:
@@ -107,20 +108,21 @@ def grid_of(contents: Contents, op: str = "") -> Grid:
     """All ops, or the one with this slug."""
     stacks = contents.stacks()
     index = {stack.slug: i for i, stack in enumerate(stacks)}
-    names = {row.slug: row.op for row in contents.ops()}
+    names = {row.slug: (row.op, row.op_class) for row in contents.ops()}
     rows = tuple(_rows(contents.matrix(op), index, names))
     grid = Grid(stacks, rows)
     everywhere = tuple(range(len(stacks)))
     return Grid(stacks, tuple(row for row, _ in grid.within(everywhere)))
 
 
-def _rows(cells: Iterator[MatrixCell], index: dict[str, int], names: dict[str, str]) -> Iterator[GridRow]:
+def _rows(cells: Iterator[MatrixCell], index: dict[str, int], names: dict[str, tuple[str, str]]) -> Iterator[GridRow]:
     for slug, of_op in groupby(cells, key=lambda cell: cell.op_slug):
         by_dtype = tuple(
             (dtype, tuple(sorted((_cell(cell, index) for cell in group), key=lambda cell: cell.stack)))
             for dtype, group in groupby(of_op, key=lambda cell: cell.dtype)
         )
-        yield GridRow(names[slug], slug, by_dtype)
+        op, kind = names[slug]
+        yield GridRow(op, slug, kind, by_dtype)
 
 
 def _cell(cell: MatrixCell, index: dict[str, int]) -> GridCell:

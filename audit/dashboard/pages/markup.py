@@ -14,6 +14,7 @@ from audit.dashboard import links
 from audit.dashboard.pages import places
 from audit.dashboard.pages.assets import ASSETS_VERSION
 from audit.dashboard.pages.evidence import banner_of, texture
+from audit.dashboard.pages.kinds import KINDS
 from audit.dashboard.rows import Observation, Stack, Tally
 from audit.report import text
 from audit.report.legend import READING_ORDER, STATUS_TEXTS
@@ -31,6 +32,13 @@ MAX_CHANGES_SHOWN, MAX_CHANGES_BRIEF = 60, 8
 MAX_ITEMS = 200
 #: Devices of a model in the list of models.
 MAX_NEWEST = 6
+
+#: Stands below tables of cases.
+MEASURES = (
+    "Error ÷ noise is the largest error of a case over the noise floor of its dtype and algorithm. Of the limit is the "
+    "least time that a call can take on the device, over the time it took: bytes that fit the last cache count nothing "
+    "there, whereas a finding of slowness counts them all. Times of a simulated device are those of a CPU."
+)
 
 
 def page(template: str, path: str, **names: Any) -> str:
@@ -81,6 +89,15 @@ def observation_facets(stacks: dict[str, Stack], seen: Observation) -> str:
     return facets(status=seen.status, stack=seen.stack_slug, evidence=stack.evidence_text)
 
 
+def worst_by_level(seen: Iterable[Observation], stacks: dict[str, Stack]) -> list[str]:
+    """``divergent, simulated``: the worst status at each evidence level, for those who do not see the signs."""
+    worst_of: dict[str, Status] = {}
+    for one in seen:
+        level = stacks[one.stack_slug].evidence_text
+        worst_of[level] = min(worst_of.get(level, one.status), one.status, key=READING_ORDER.index)
+    return [f"{STATUS_TEXTS[status].label}, {level}" for level, status in worst_of.items()]
+
+
 def ratio_text(ratio: float | None, allowance: float | None = None) -> str:
     """``412×``, ``412× of 16×``: the largest error over its noise floor, and what the standard allows."""
     if ratio is None:
@@ -124,9 +141,11 @@ def _environment() -> jinja2.Environment:
             "short_op": text.short_op,
             "all_stacks": lambda gpus: [stack for gpu in gpus for stack in gpu.stacks],
             "levels": levels,
+            "own_levels": lambda gpus: list(dict.fromkeys((gpu.evidence, gpu.is_imported) for gpu in gpus)),
             "twice": lambda value: (value, value),
             "named": lambda gpus: [(gpu.slug, f"{gpu.name}, {gpu.stacks[0].evidence_text}") for gpu in gpus],
             "uncounted": lambda statuses: [(status, None) for status in statuses],
+            "worst_by_level": worst_by_level,
             "worst_first": lambda statuses: sorted(statuses, key=READING_ORDER.index),
             "number": lambda value: "" if value is None else f"{value:.6g}",
         }
@@ -148,6 +167,8 @@ def _environment() -> jinja2.Environment:
         "observation_facets": observation_facets,
         "ratio_text": ratio_text,
         "segments": segments,
+        "KINDS": KINDS,
+        "MEASURES": MEASURES,
         "MAX_STRIP": MAX_STRIP,
         "MAX_CHANGES_SHOWN": MAX_CHANGES_SHOWN,
         "MAX_CHANGES_BRIEF": MAX_CHANGES_BRIEF,

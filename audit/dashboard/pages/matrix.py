@@ -15,6 +15,7 @@ from audit.dashboard.contents import Contents
 from audit.dashboard.links import MATRIX
 from audit.dashboard.pages.evidence import texture
 from audit.dashboard.pages.grid import Grid, GridCell, GridRow, dtypes_of, grid_of
+from audit.dashboard.pages.kinds import kinds_of
 from audit.dashboard.pages.listing import shard_path, version_of
 from audit.dashboard.pages.markup import page
 from audit.dashboard.rows import Stack
@@ -72,6 +73,7 @@ def _page_maker(contents: Contents, grid: Callable[[], Grid], number: int) -> Ca
             version=version_of(contents.digest("site")),
             pages=[(n, matrix_page(n)) for n in range(1, n_pages + 1)],
             dtypes=dtypes_of(grid().rows),
+            kinds=kinds_of(row.kind for row in grid().rows),
             gpus=list({stack.gpu_slug: f"{stack.gpu}, {stack.evidence_text}" for stack in stacks}.items()),
             runtimes=sorted({stack.runtime for stack in stacks if stack.runtime}),
             torches=sorted({stack.torch for stack in stacks if stack.torch}),
@@ -121,12 +123,13 @@ def _shard_maker(grid: Callable[[], Grid], number: int) -> Callable[[], str]:
 
 
 def _packed(row: GridRow, n_stacks: int) -> list[Any]:
-    """[op, slug, [[dtype, signs, counts]]]: a sign for each stack, and counts of those that have one.
+    """[op, slug, [[dtype, signs, counts]], kind]: a sign for each stack, and counts of those that have one.
 
     A sign is the digit of its status in reading order, a letter (a for 0) where runs disagree, a dot where nothing was
     seen. Counts are ``cases/with a finding/inconclusive``, zeros at the end left out.
     """
-    return [row.op, row.slug, [[dtype, _signs(cells, n_stacks), _counts(cells)] for dtype, cells in row.by_dtype]]
+    by_dtype = [[dtype, _signs(cells, n_stacks), _counts(cells)] for dtype, cells in row.by_dtype]
+    return [row.op, row.slug, by_dtype, row.kind]
 
 
 def _signs(cells: tuple[GridCell, ...], n_stacks: int) -> str:

@@ -47,10 +47,14 @@ def _listing(contents: Contents, op: OpRow, stacks: dict[str, Stack], depends: s
 
 @dataclass(frozen=True)
 class StackNumbers:
-    """Of all cases of an op on one stack: the largest error over its noise, and the median share of the least time."""
+    """Of all cases of an op on one stack: the largest error over its noise, and the median share of the least time.
+
+    ``n_limited`` cases have a time and a limit above zero: the median is of these.
+    """
 
     worst_ratio: float | None
     efficiency: float | None
+    n_limited: int
 
 
 def numbers_by_stack(rows: Iterable[SignatureRow]) -> dict[str, StackNumbers]:
@@ -66,7 +70,7 @@ def numbers_by_stack(rows: Iterable[SignatureRow]) -> dict[str, StackNumbers]:
             if seen.efficiency is not None:
                 shares[slug].append(seen.efficiency)
     return {
-        slug: StackNumbers(ratios.get(slug), statistics.median(found) if found else None)
+        slug: StackNumbers(ratios.get(slug), statistics.median(found) if found else None, len(found))
         for slug, found in shares.items()
     }
 

@@ -2,7 +2,7 @@
 // A list that a page begins and files of data go on with. It is filtered, sorted and turned over here; the state lives in
 // the address: #status=divergent,unsupported&dtype=float16&q=mm&sort=-4&page=2, or #case-KEY.
 (() => {
-  const { data, plural, readHash, writeHash, token } = rocmAuditSite;
+  const { data, plural, readHash, writeHash, choice, token } = rocmAuditSite;
   const $ = (id) => document.getElementById(id);
   const body = $("rows"), form = $("filters"), pager = document.querySelector(".pager");
   if (!body) return;
@@ -92,7 +92,7 @@
       button.parentElement.setAttribute("aria-sort", state);
     }
   }
-  const describe = (want) => [...want.facets.map(([name, values]) => `${name} ${values.join(" or ")}`), ...(want.words.length ? [want.words.join(" ")] : [])].join(", ");
+  const describe = (want) => [...want.facets.map(([name, values]) => `${name} ${values.map((value) => choice(form, name, value)).join(" or ")}`), ...(want.words.length ? [want.words.join(" ")] : [])].join(", ");
 
   function keep() {
     const want = wanted(), pairs = want.facets.map(([name, values]) => [name, values.join(",")]);

@@ -1,18 +1,19 @@
 "use strict";
 // The matrix with all stacks and dtypes, from files of data that are taken once a reader filters. The state lives in the
-// address: #status=divergent&q=mm&dtype=float16&gpu=SLUG&rocm=ROCm%207.2&torch=2.13.0&evidence=measured&versions=all&page=2
+// address: #status=divergent&q=mm&kind=gemm&dtype=float16&gpu=SLUG&rocm=ROCm%207.2&torch=2.13.0&evidence=measured
+// &versions=all&rows=dtype&page=2
 (() => {
-  const { data, plural, readHash, writeHash, root } = rocmAuditSite;
+  const { data, plural, readHash, writeHash, choice, root } = rocmAuditSite;
   const $ = (id) => document.getElementById(id);
   const table = $("matrix"), form = $("filters"), body = table.tBodies[0], head = table.tHead, pager = document.querySelector(".pager");
-  const MOST_ROWS = 100, MOST_CELLS = 2000, NAMES = ["q", "dtype", "gpu", "rocm", "torch", "evidence", "versions"], TROUBLES = 4;
+  const MOST_ROWS = 100, MOST_CELLS = 2000, NAMES = ["q", "kind", "dtype", "gpu", "rocm", "torch", "evidence", "versions", "rows"], TROUBLES = 4;
   const LEVELS = ["measured", "stand-in", "simulated", "predicted"];
   let meta = null, ops = [], page = 1, turn = 0;
 
   async function load() {
     if (meta) return;
     const found = await data(`matrix?${form.dataset.version}`), shards = await Promise.all(found.shards.map((name) => data(`${name}?${form.dataset.version}`)));
-    ops = shards.flat().map(([op, slug, dtypes]) => ({ op, slug, dtypes, text: op.toLowerCase(), cells: null }));
+    ops = shards.flat().map(([op, slug, dtypes, kind]) => ({ op, slug, dtypes, kind, text: op.toLowerCase(), cells: null }));
     meta = found;
   }
   // Of one op: (dtype, cells by stack).
@@ -43,6 +44,9 @@
     }
     return found;
   }
+  // Rows of an op: one over all its dtypes, or one for each; those that were asked for.
+  const rowsOf = (op, stacks, want) => want.rows !== "dtype" ? [{ op, dtype: want.dtype, cells: merged(op, stacks, want.dtype) }]
+    : unpack(op).filter(([name]) => !want.dtype || name === want.dtype).map(([name]) => ({ op, dtype: name, cells: merged(op, stacks, name) }));
   // Troubles first, measured before all else: as the page itself was ordered.
   function trouble(cells) {
     const ranks = LEVELS.map(() => TROUBLES);
@@ -112,27 +116,28 @@
     if (cell.varies) said.push("runs disagree");
     return said.join(", ");
   }
-  function drawCell(op, cell, i, want) {
+  function drawCell(op, dtype, cell, i, want) {
     if (!cell) { const none = make("td", "c none"); none.append(make("span", "vh", "not tested")); return none; }
     const s = meta.stacks[i], status = meta.statuses[cell.rank];
     const off = want.status.length && !want.status.includes(status);
     const td = make("td", `c s-${status} ${s.texture}${off ? " off" : ""}`), link = make("a"), shown = make("b", "", `${cell.bad ? `${cell.bad.toLocaleString("en")}/` : ""}${cell.n.toLocaleString("en")}${cell.varies ? " ±" : ""}`);
-    link.href = `${root}ops/${op.slug}.html#stack=${s.slug}${want.dtype ? `&dtype=${encodeURIComponent(want.dtype)}` : ""}`;
+    link.href = `${root}ops/${op.slug}.html#stack=${s.slug}${dtype ? `&dtype=${encodeURIComponent(dtype)}` : ""}`;
     link.title = `${words(cell)} · ${[s.gpu, s.runtime, torchLabel(s)].filter(Boolean).join(" · ")} · ${s.evidence}`;
     shown.setAttribute("aria-hidden", "true");
     link.append(shown);
     td.append(link);
     return td;
   }
-  function drawRow(op, cells, groups, want) {
+  function drawRow({ op, dtype, cells }, groups, want) {
     const row = make("tr"), head = make("th"), link = make("a"), name = make("bdi", "opname");
     const [, namespace, short, overload] = /^((?:.*::)?)([^.]*)(.*)$/s.exec(op.op);
     head.scope = "row";
-    link.href = `${root}ops/${op.slug}.html`;
-    name.append(make("span", namespace === "aten::" ? "aten" : "", namespace), make("b", "", short), make("span", overload === ".default" ? "default" : "", overload));
+    link.href = `${root}ops/${op.slug}.html${want.rows === "dtype" ? `#dtype=${encodeURIComponent(dtype)}` : ""}`;
+    name.append(make("span", namespace === "aten::" ? "aten" : "", namespace), make("b", "", short), make("wbr"), make("span", overload === ".default" ? "default" : "", overload));
     link.append(name);
     head.append(link);
-    row.append(head, ...groups.flat().map((i) => drawCell(op, cells.get(i), i, want)));
+    if (want.rows === "dtype") head.append(make("code", "dtype", dtype));
+    row.append(head, ...groups.flat().map((i) => drawCell(op, dtype, cells.get(i), i, want)));
     return row;
   }
   async function show() {
@@ -145,22 +150,25 @@
     if (mine !== turn) return;
     const stacks = stacksOf(want), among = new Set(want.status.map((status) => meta.statuses.indexOf(status))), found = [];
     for (const op of ops) {
-      if (!want.words.every((word) => op.text.includes(word))) continue;
-      const cells = merged(op, stacks, want.dtype);
-      if (!cells.size || (among.size && ![...cells.values()].some((cell) => among.has(cell.rank)))) continue;
-      found.push({ op, cells, key: trouble(cells) });
+      if ((want.kind && op.kind !== want.kind) || !want.words.every((word) => op.text.includes(word))) continue;
+      for (const row of rowsOf(op, stacks, want)) {
+        if (!row.cells.size || (among.size && ![...row.cells.values()].some((cell) => among.has(cell.rank)))) continue;
+        found.push({ ...row, key: trouble(row.cells) });
+      }
     }
-    found.sort((a, b) => { for (let i = 0; i < a.key.length; i += 1) if (a.key[i] !== b.key[i]) return a.key[i] - b.key[i]; return a.op.op < b.op.op ? -1 : 1; });
+    const byName = (a, b) => (a.op.op === b.op.op ? (a.dtype < b.dtype ? -1 : 1) : a.op.op < b.op.op ? -1 : 1);
+    found.sort((a, b) => { for (let i = 0; i < a.key.length; i += 1) if (a.key[i] !== b.key[i]) return a.key[i] - b.key[i]; return byName(a, b); });
     const perPage = Math.max(20, Math.min(MOST_ROWS, Math.floor(MOST_CELLS / Math.max(1, stacks.length))));
     const pages = Math.max(1, Math.ceil(found.length / perPage)), groups = groupsOf(stacks);
     page = Math.min(page, pages);
     drawHead(groups);
-    body.replaceChildren(...found.slice((page - 1) * perPage, page * perPage).map(({ op, cells }) => drawRow(op, cells, groups, want)));
+    body.replaceChildren(...found.slice((page - 1) * perPage, page * perPage).map((row) => drawRow(row, groups, want)));
     const range = pages > 1 ? `, ${(page - 1) * perPage + 1} to ${Math.min(page * perPage, found.length)} shown` : "";
-    $("shown").textContent = `${found.length.toLocaleString("en")} of ${plural(ops.length, "op")} on ${plural(stacks.length, "stack")}${range}`;
+    const counted = want.rows === "dtype" ? `${plural(found.length, "row")} of ${plural(new Set(found.map((row) => row.op)).size, "op")}` : `${found.length.toLocaleString("en")} of ${plural(ops.length, "op")}`;
+    $("shown").textContent = `${counted} on ${plural(stacks.length, "stack")}${range}`;
     $("nothing").hidden = found.length > 0;
     $("filter-note").hidden = !filtered;
-    $("filter-note").textContent = `Filtered: ${[...readHash()].map((pair) => pair.join(" ")).join(", ")}. ${$("shown").textContent}.`;
+    $("filter-note").textContent = `Filtered: ${[...readHash()].map(([name, value]) => `${name} ${choice(form, name, value)}`).join(", ")}. ${$("shown").textContent}.`;
     drawPager(pages);
     rove(body.querySelector("a"));
   }

@@ -23,9 +23,14 @@ const rocmAuditSite = (() => {
     const text = new URLSearchParams(pairs).toString().replaceAll("%2C", ",");
     history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
   }
+  // What a filter is set to, as a reader sees it: the words of its choice, not its value.
+  function choice(form, name, value) {
+    const element = form.elements[name], options = element && element.options ? [...element.options] : [];
+    return (options.find((option) => option.value === value) || { text: value }).text;
+  }
   // A word of the filters, as pages write it.
   const token = (text) => encodeURIComponent(text).replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
-  return { data, plural, readHash, writeHash, token, root };
+  return { data, plural, readHash, writeHash, choice, token, root };
 })();
 
 (() => { // the search
