@@ -37,10 +37,10 @@ def changes(judgement: Judgement, rows: list[CaseRow]) -> Answer:
     points = _of_machine(judgement) + [_point(change) for change in ordered]
     wanting = [row for row in rows if row.status not in ("supported", "inconclusive")]
     helped = {id(row) for change in found for row in change.rows}
-    n_helpless = sum(id(row) not in helped for row in wanting)
+    helpless = [row for row in wanting if id(row) not in helped]
     said = [
-        _tried_sentence(found),
-        _helpless(n_helpless, len(wanting), judgement.run.header.evidence == "measured"),
+        _tried_sentence(rows, found),
+        _helpless(helpless, len(wanting), judgement.run.header.evidence == "measured"),
         _gain(judgement),
     ]
     if points:
@@ -48,7 +48,7 @@ def changes(judgement: Judgement, rows: list[CaseRow]) -> Answer:
     if wanting:
         return answered(ASK, "open", "No remedy is known for what was found.", said, EVIDENCE)
     if not rows:
-        return answered(ASK, "open", "Not known: no case was judged.", said, EVIDENCE)
+        return answered(ASK, "open", "Not known: no case was judged.", said, ())
     is_whole = judgement.run.header.evidence == "measured" and all(row.status == "supported" for row in rows)
     return answered(ASK, "good" if is_whole else "open", "Nothing that was found asks for it.", said, EVIDENCE)
 
@@ -119,19 +119,28 @@ def _point(change: _Change) -> Point:
     return Point(change.status, named, change.remedy, amount, f"case-{change.rows[0].anchor}")
 
 
-def _tried_sentence(found: list[_Change]) -> str:
-    n_cases = len({id(row) for change in found if change.tried for row in change.rows})
-    return f"Something else was tried and helped in {text.plural(n_cases, 'case')}." if n_cases else ""
+def _tried_sentence(rows: list[CaseRow], found: list[_Change]) -> str:
+    """Of the cases that something else was run in place of, in how many that helped."""
+    n_tried = sum(bool(row.verdict.tried) for row in rows)
+    n_helped = len({id(row) for change in found if change.tried for row in change.rows})
+    if not n_tried:
+        return f"Something else was tried and helped in {text.plural(n_helped, 'case')}." if n_helped else ""
+    helped = "helped in none" if not n_helped else f"helped in {'all' if n_helped >= n_tried else f'{n_helped:,}'}"
+    if n_tried == 1:
+        helped = "helped" if n_helped else "did not help"
+    return f"Something else was tried in {text.plural(n_tried, 'case')} and {helped}."
 
 
-def _helpless(n: int, of: int, is_amd: bool) -> str:
-    if not n:
+def _helpless(rows: list[CaseRow], n_wanting: int, is_amd: bool) -> str:
+    """Cases that no remedy is known for, and what to do with them."""
+    if not rows:
         return ""
+    n_scripts = sum(row.has_repro for row in rows)
+    each = "It has" if len(rows) == 1 else "Each has" if n_scripts == len(rows) else f"{n_scripts:,} of them have"
     report = " and a text to report it" if is_amd else ""
-    return (
-        f"{n:,} of {text.plural(of, 'case')} with a finding {'has' if n == 1 else 'have'} no remedy that is known "
-        f"here; in such a case stands a script that shows it again{report}."
-    )
+    script = f" {each} a script that shows it again{report}." if n_scripts else ""
+    of = "the one case" if n_wanting == 1 else f"{len(rows):,} of {n_wanting:,} cases"
+    return f"No remedy is known for {of} with a finding.{script}"
 
 
 def _gain(judgement: Judgement) -> str:

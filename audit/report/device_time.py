@@ -83,10 +83,10 @@ def sides(beside: SideBySide) -> tuple[list[SideRow], list[SideRow]]:
 
 
 def ratio_text(row: SideRow) -> str:
-    """``28×`` where a call takes so many times as long here, ``0.6×`` where it takes less."""
+    """``27.9×`` where a call takes so many times as long here, ``0.61×`` where it takes less."""
     if not row.here_us or not row.there_us:
         return "–"
-    return f"{row.here_us / row.there_us:.2g}×"
+    return text.times_text(row.here_us / row.there_us)
 
 
 def cost_text(us: float) -> str:

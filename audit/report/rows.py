@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from audit.codec import tensors_of
+from audit.report import text
 from audit.report.legend import READING_ORDER
 from audit.rules.coverage import worst
 from audit.rules.lost_time import lost_us
@@ -157,6 +158,12 @@ def _op_row(op: str, rows: list[CaseRow]) -> OpRow:
 def coverage_of(judgement: Judgement, unit: str) -> Coverage | None:
     """The coverage with this unit, where the judgement has one with anything in it."""
     return next((c for c in judgement.coverage if c.unit == unit and c.total > 0), None)
+
+
+def calls_text(judgement: Judgement, rows: Iterable[CaseRow]) -> str:
+    """The calls of these cases: ``1,098 of 1,288 recorded calls``, since what is not audited was recorded, too."""
+    n, of = sum(row.verdict.n_calls for row in rows), judgement.run.header.n_recorded
+    return f"{n:,} of {text.plural(of, 'recorded call')}" if n < of else text.plural(n, "recorded call")
 
 
 def status_counts(judgement: Judgement) -> dict[Status, int]:

@@ -35,6 +35,8 @@ def step_cost(judgement: Judgement) -> Answer:
 
 def _untimed(judgement: Judgement) -> Answer:
     evidence = judgement.run.header.evidence
+    if judgement.run.header.source.kind == IMPORTED:
+        return _no_owner(judgement)
     why = {
         "simulated": "The times of a simulated device are those of a CPU and say nothing of a GPU.",
         "predicted": "Nothing ran, so nothing was timed.",
@@ -45,6 +47,16 @@ def _untimed(judgement: Judgement) -> Answer:
     how = "To have both sides: time the cases on the NVIDIA card, then replay them on the AMD GPU beside these times."
     commands = (TIME_THERE, COMPARE)
     return answered(ASK, "open", "Not known: no GPU was timed.", [why, how], EVIDENCE, commands=commands)
+
+
+def _no_owner(judgement: Judgement) -> Answer:
+    """A recording in which no op has a time: its kernels may have theirs all the same."""
+    header = judgement.run.header
+    us = sum(row.us for row in device_time.unowned_rows(judgement))
+    short = f"{text.time_text(us)} on {header.device.name}, of no op." if us else "Not known: no op has a time."
+    said = "Kernels are in the recording, and which op launched each is not." if us else ""
+    how = "To have the time of each op, profile with the activities CPU and CUDA and with record_shapes=True."
+    return answered(ASK, "open", short, [said, how], ("libraries", "left-out"))
 
 
 def _known_elsewhere(judgement: Judgement) -> str:

@@ -13,7 +13,7 @@ from audit.report.accuracy import Tally, accuracy_of, tally
 from audit.report.answers import Answer, Point, Tone, answered
 from audit.report.changes import changes
 from audit.report.legend import READING_ORDER
-from audit.report.rows import CaseRow, case_rows, coverage_of
+from audit.report.rows import CaseRow, calls_text, case_rows, coverage_of
 from audit.report.step_cost import step_cost
 from audit.rules.not_audited import not_audited_sentence
 from audit.schema import IMPORTED, Status
@@ -21,8 +21,11 @@ from audit.verdicts import Judgement
 
 #: What stops a move; the other findings cost time.
 BLOCKING: tuple[Status, ...] = ("unsupported", "divergent")
-#: Replays the run's own cases where the GPU is.
+#: Characters of a finding's message: what happened stands first in it, and the case has the rest.
+MAX_MESSAGE = 160
+#: Replays the run's own cases where the GPU is; of a recording, which is no such file, the program itself.
 ON_AMD = "rocm-audit run cases.audit --device hip"
+PROGRAM_ON_AMD = "rocm-audit run PROGRAM.py --device hip"
 
 
 @dataclass(frozen=True)
@@ -50,9 +53,13 @@ def _migrate(judgement: Judgement, rows: list[CaseRow]) -> Answer:
     ask = "May I migrate?"
     evidence = ("first", "coverage", "operators", "left-out")
     if not rows:
-        return answered(ask, "open", "This run cannot say: no case was judged.", [], evidence)
+        said = f"No case came of {text.plural(header.n_recorded, 'recorded call')}; why stands under Not audited."
+        how = "To know, audit the program itself on the AMD machine:"
+        short = "This run cannot say: no case was judged."
+        return answered(ask, "open", short, [said, how], ("first", "left-out"), commands=(PROGRAM_ON_AMD,))
     if header.source.kind == IMPORTED:
-        return answered(ask, "open", "This recording cannot say.", _recording(judgement, rows), evidence)
+        said_of_it, commands = _recording(judgement, rows), (PROGRAM_ON_AMD,)
+        return answered(ask, "open", "This recording cannot say.", said_of_it, evidence, commands=commands)
     if header.evidence != "measured":
         commands = (ON_AMD,)
         return answered(ask, "open", "This run cannot say.", _elsewhere(judgement, rows), evidence, commands=commands)
@@ -129,35 +136,44 @@ def _stack(judgement: Judgement) -> str:
 
 
 def _recording(judgement: Judgement, rows: list[CaseRow]) -> list[str]:
-    device, calls = judgement.run.header.device, sum(row.verdict.n_calls for row in rows)
+    device = judgement.run.header.device
     amd = "" if judgement.run.header.evidence == "measured" else ", which is no AMD GPU"
     return [
-        f"The program ran on {device.name}{amd}: {text.plural(calls, 'call')} of {text.plural(len(rows), 'case')} are "
-        "in the recording. Whether their results are right nobody has looked at: nothing was replayed.",
-        "To know, audit the program itself on the AMD machine.",
+        f"The program ran on {device.name}{amd}: {_cases_and_calls(judgement, rows)} took time there. Nothing was "
+        "replayed, so nobody has looked at whether their results are right.",
+        "To know, audit the program itself on the AMD machine:",
     ]
+
+
+def _cases_and_calls(judgement: Judgement, rows: list[CaseRow]) -> str:
+    """``198 cases (1,098 of 1,288 recorded calls)``."""
+    return f"{text.plural(len(rows), 'case')} ({calls_text(judgement, rows)})"
 
 
 def _elsewhere(judgement: Judgement, rows: list[CaseRow]) -> list[str]:
     """What a stand-in, a simulation or a prediction is worth."""
     header = judgement.run.header
-    n_cases, calls = text.plural(len(rows), "case"), text.plural(header.n_recorded, "recorded call")
+    ran = [row for row in rows if row.measurement is not None]
+    among = f" of {len(rows):,}" if len(ran) < len(rows) else ""
+    replayed = f"{len(ran):,}{among} {'case' if len(rows) == 1 else 'cases'} ({calls_text(judgement, ran)})"
     n_found = sum(row.status not in ("supported", "inconclusive") for row in rows)
+    found = f"{n_found:,} {'has' if n_found == 1 else 'have'} a finding"
     if header.evidence == "stand-in":
         said = (
-            f"No AMD GPU ran: {header.device.name} stood in, with {_stack(judgement)}. {n_cases} of {calls} were "
-            f"replayed there, {n_found:,} with a finding. That shows that the program can be audited, and what of it "
-            "troubles an accelerator of another maker."
+            f"No AMD GPU ran: {header.device.name} stood in, with {_stack(judgement)}. {replayed} were replayed there; "
+            f"{found}. That shows that the program can be audited, and what of it troubles an accelerator of another "
+            "maker."
         )
     elif header.evidence == "simulated":
         said = (
-            f"No GPU ran. {n_cases} of {calls} were replayed on a simulated device, {n_found:,} with a finding. That "
-            "shows what the audit records and would catch, and nothing of AMD's libraries."
+            f"No GPU ran. {replayed} were replayed on a simulated device; {found}. That shows what the audit records "
+            "and would catch, and nothing of AMD's libraries."
         )
     else:
         said = (
-            f"Nothing ran. {n_cases} of {calls} were matched with what is known of {header.device.arch}: {n_found:,} "
-            "meet something that is known to go wrong there. What is not known may go wrong all the same."
+            f"Nothing ran. {_cases_and_calls(judgement, rows)} were matched with what is known of "
+            f"{header.device.arch}; {n_found:,} {'meets' if n_found == 1 else 'meet'} something that is known to go "
+            "wrong there. What is not known may go wrong all the same."
         )
     return [said, "The cases lie beside this page. To know, replay them on the AMD machine:"]
 
@@ -177,17 +193,28 @@ def _blocks(judgement: Judgement, rows: list[CaseRow]) -> Answer:
     blocking = [row for row in rows if row.status in BLOCKING]
     points = causes + _grouped(blocking)
     n_unknown = sum(row.status == "inconclusive" for row in rows)
-    unknown = f"{n_unknown:,} of {text.plural(len(rows), 'case')} are inconclusive, and may block." if n_unknown else ""
+    are = "is" if n_unknown == 1 else "are"
+    unknown = (
+        f"{n_unknown:,} of {text.plural(len(rows), 'case')} {are} inconclusive, and may block." if n_unknown else ""
+    )
     if not rows and not points:
-        return answered(ask, "open", "Not known: no case was judged.", [], evidence)
+        return answered(ask, "open", "Not known: no case was judged.", [], ())
     if header.source.kind == IMPORTED and not points:
-        return answered(ask, "open", "Not known: the calls returned, their results were not compared.", [], evidence)
-    where = {"measured": "", "stand-in": f" on {header.device.name}, standing in", "simulated": ", simulated"}.get(
-        header.evidence, ", predicted"
+        said = "The recorded calls returned. Their results were not compared with anything."
+        return answered(ask, "open", "Not known.", [said], evidence)
+    where = {"measured": "", "stand-in": f" on {header.device.name}, standing in", "predicted": ", predicted"}.get(
+        header.evidence, " on the simulated device"
     )
     if not points:
-        short = f"Nothing found{where}." if header.evidence == "measured" else f"Nothing{where}."
-        said = f"None of {text.plural(len(rows), 'case')} is unsupported or divergent."
+        short = {"measured": "Nothing that was found.", "predicted": "Nothing that is known."}.get(
+            header.evidence, f"Nothing{where}."
+        )
+        n_known = len(rows) - n_unknown
+        if n_unknown:
+            short = f"Nothing in {n_known:,} of {text.plural(len(rows), 'case')}{where}."
+        said = f"None of {text.plural(n_known, 'case')} is unsupported or divergent."
+        if header.evidence == "predicted":
+            said = f"None of {text.plural(len(rows), 'case')} meets a failure that is known of {header.device.arch}."
         tone: Tone = "good" if header.evidence == "measured" and not n_unknown else "open"
         return answered(ask, tone, short, [said, unknown], evidence)
     n_ops = len({row.verdict.op for row in blocking})
@@ -210,7 +237,7 @@ def _grouped(rows: list[CaseRow]) -> list[Point]:
         Point(
             status,
             text.short_op(op),
-            text.one_line(members[0].findings[0].message if members[0].findings else "no reason given", 240),
+            text.one_line(members[0].findings[0].message if members[0].findings else "no reason given", MAX_MESSAGE),
             f"{text.plural(len(members), 'case')}, {text.plural(sum(row.verdict.n_calls for row in members), 'call')}",
             f"case-{members[0].anchor}",
         )
@@ -230,9 +257,9 @@ def _numbers(judgement: Judgement, counted: Tally) -> Answer:
         return answered(ask, "open", "No number was compared.", [_why_not(counted), drift], evidence)
     n, kinds = counted.n_compared, counted.by_kind
     said = (
-        f"Of {text.plural(counted.n, 'case')} {n:,} were compared with the CPU: {kinds['identical']:,} are the same "
-        f"bit for bit, {kinds['within']:,} differ by no more than dtype and algorithm explain, "
-        f"{kinds['differs']:,} by more."
+        f"Of {text.plural(counted.n, 'case')}, {n:,} {'was' if n == 1 else 'were'} compared with the CPU: "
+        f"{kinds['identical']:,} the same bit for bit, {kinds['within']:,} within what dtype and algorithm explain, "
+        f"{kinds['differs']:,} beyond it."
     )
     nearest = ""
     if counted.worst is not None and counted.worst.ratio is not None:
@@ -240,15 +267,14 @@ def _numbers(judgement: Judgement, counted: Tally) -> Answer:
             f"The largest error within is {text.error_text(counted.worst.ratio)} times its noise floor, where "
             f"{text.error_text(counted.worst.allowed or 0.0)} are allowed."
         )
-    where = {"measured": "", "stand-in": f" on {header.device.name}", "simulated": ", simulated"}.get(
-        header.evidence, ""
-    )
+    where = {"measured": "", "stand-in": f" on {header.device.name}"}.get(header.evidence, " on the simulated device")
     if kinds["differs"]:
         tone: Tone = "bad" if header.evidence == "measured" else "open"
         short = f"Not in {kinds['differs']:,} of {text.plural(n, 'compared case')}{where}."
     else:
         tone = "good" if header.evidence == "measured" else "open"
-        short = f"As far as their dtype goes, in {text.plural(n, 'compared case')}{where}."
+        same = "The same but for rounding" if kinds["within"] else "The same bit for bit"
+        short = f"{same}, in {'all ' if n > 1 else ''}{text.plural(n, 'compared case')}{where}."
     return answered(ask, tone, short, [said, nearest, _why_not(counted), drift], evidence)
 
 

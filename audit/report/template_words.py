@@ -19,7 +19,7 @@ from audit.report import device_time, drift, text
 from audit.report.inputs import input_rows
 from audit.report.legend import READING_ORDER, STATUS_TEXTS
 from audit.report.lost_time import lost_share_text, lost_text
-from audit.report.rows import safe_name
+from audit.report.rows import calls_text, safe_name
 from audit.report.sections import errors, modules, roofline
 from audit.report.sections.operators import sort_keys
 from audit.report.sections.shapes import mark_path
@@ -158,6 +158,8 @@ _NAMES: Mapping[str, Any] = {
     "share": text.share_text,
     "rate": text.rate_text,
     "plural": text.plural,
+    "calls_text": calls_text,
+    "times_text": text.times_text,
     "short_op": text.short_op,
     "sort_keys": sort_keys,
     "MAX_SIDE_ROWS": device_time.MAX_SIDE_ROWS,

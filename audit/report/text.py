@@ -73,6 +73,11 @@ def time_text(us: float | None) -> str:
     return f"{_three_digits(us)} µs"
 
 
+def times_text(ratio: float) -> str:
+    """``1.03×``, ``27.9×``: three digits, so that nearly the same is not told as the same."""
+    return f"{_three_digits(ratio)}×"
+
+
 def rate_text(value: float, unit: str) -> str:
     """``4,021 GB/s``, ``66.2 TFLOPS``."""
     return f"{_three_digits(value)} {unit}"

@@ -183,7 +183,7 @@ def test_a_trace_beside_another_becomes_a_run_folder(
     assert main(["run", here, "--compare", there, "-o", str(out), "--format", "html,json,csv", "-q"]) == 0
     printed = capsys.readouterr().out
     assert "Imported" in printed
-    assert "+13.2 ms 1.14 ms 40.9 µs   28× bmm" in printed
+    assert "+13.2 ms 1.14 ms 40.9 µs 28.0× bmm" in printed
     summary = json.loads((out / "summary.json").read_text())
     assert (summary["evidence"], summary["source"]["kind"]) == ("measured", "imported")
     assert summary["coverage"]["cases"]["by_status"]["supported"] == 0
@@ -195,7 +195,7 @@ def test_a_trace_beside_another_becomes_a_run_folder(
     assert "Beside NVIDIA H100 80GB HBM3" in page
     assert "no numbers were compared" in page
     assert main(["report", str(out)]) == 0
-    assert "28× bmm" in capsys.readouterr().out
+    assert "28.0× bmm" in capsys.readouterr().out
 
 
 def test_the_slow_product_of_timesformer_is_slow_by_the_limits_of_its_own_device_alone(traces: Path) -> None:

@@ -150,7 +150,7 @@ def test_a_partial_audit_and_a_program_that_failed_say_so(make_judgement: Callab
     )
     text = Elements(render(replace(judgement, run=run))).text
     assert "The program ended early. What it had executed until then is audited. ValueError: bad batch" in text
-    assert "This audit is partial. the device was lost" in text
+    assert "This audit is partial. The device was lost." in text
 
 
 def test_a_run_without_a_case_is_still_a_page(make_judgement: Callable[..., Judgement]) -> None:

@@ -16,6 +16,7 @@ from audit.schema import (
     Case,
     DeviceInfo,
     DeviceTimes,
+    Kernel,
     NotAudited,
     Source,
     Status,
@@ -82,8 +83,11 @@ def test_a_recording_on_amd_says_that_the_program_ran_and_not_that_it_is_right(
     header = replace(judgement.run.header, source=Source(IMPORTED, "trace.json"))
     told = answers(replace(judgement, run=replace(judgement.run, header=header)))
     assert told["May I migrate?"].short == "This recording cannot say."
-    assert "nothing was replayed" in told["May I migrate?"].sentences[0]
-    assert told["What blocks?"].short == "Not known: the calls returned, their results were not compared."
+    assert "Nothing was replayed" in told["May I migrate?"].sentences[0]
+    assert told["What blocks?"].short == "Not known."
+    assert told["What blocks?"].sentences == (
+        "The recorded calls returned. Their results were not compared with anything.",
+    )
     assert told["Are the numbers the same?"].sentences == ("Not compared: 20 cases (nothing was replayed).",)
 
 
@@ -139,6 +143,28 @@ def test_a_machine_that_cannot_run_it_comes_before_the_ops(make_judgement: Calla
     assert told["May I migrate?"].short == "Not as it is: the step's error grows."
 
 
+def test_what_the_audit_did_not_reach_is_not_cleared(make_judgement: Callable[..., Judgement]) -> None:
+    judgement = with_status(whole(make_judgement(20, backend="sim")), 2, "inconclusive")
+    answer = answers(judgement)["What blocks?"]
+    assert answer.short == "Nothing in 19 of 20 cases on the simulated device."
+    assert answer.sentences == (
+        "None of 19 cases is unsupported or divergent.",
+        "1 of 20 cases is inconclusive, and may block.",
+    )
+
+
+def test_a_recording_of_kernels_alone_has_their_time_and_says_that_no_op_has(
+    make_judgement: Callable[..., Judgement],
+) -> None:
+    judgement = make_judgement(0, backend="hip")
+    orphans = NotAudited("kernels launched by no op", "orphaned", n_seen=2, kernels=(Kernel("k", 120.0, 2),))
+    header = replace(judgement.run.header, source=Source(IMPORTED, "trace.json"), not_audited=(orphans,))
+    told = answers(replace(judgement, run=replace(judgement.run, header=header)))
+    assert told["What does a step cost?"].short == "120 µs on AMD Instinct MI300X, of no op."
+    assert told["What does a step cost?"].commands == ()
+    assert told["May I migrate?"].commands == ("rocm-audit run PROGRAM.py --device hip",)
+
+
 def test_a_run_without_a_case_says_so(make_judgement: Callable[..., Judgement]) -> None:
     for backend in ("hip", "sim"):
         told = answers(make_judgement(0, backend=backend))
@@ -155,10 +181,10 @@ def test_a_real_run_is_told_with_its_numbers(llama_judgement: Judgement) -> None
     numbers = told["Are the numbers the same?"]
     n = len(llama_judgement.verdicts)
     assert n == 274
-    assert numbers.short == "Not in 5 of 249 compared cases, simulated."
+    assert numbers.short == "Not in 5 of 249 compared cases on the simulated device."
     assert numbers.sentences[:3] == (
-        "Of 274 cases 249 were compared with the CPU: 219 are the same bit for bit, 25 differ by no more than dtype "
-        "and algorithm explain, 5 by more.",
+        "Of 274 cases, 249 were compared with the CPU: 219 the same bit for bit, 25 within what dtype and algorithm "
+        "explain, 5 beyond it.",
         "The largest error within is 1.02 times its noise floor, where 8 are allowed.",
         "Not compared: 25 cases (17 shape, dtype and stride only, 6 memory ran out, 1 crashed on the device, 1 raised "
         "on the device).",
@@ -283,4 +309,7 @@ def test_findings_without_a_remedy_are_counted(make_judgement: Callable[..., Jud
     judgement = with_status(whole(make_judgement(20, backend="hip")), 3, "divergent", WRONG)
     answer = answers(judgement)["What do I change?"]
     assert answer.short == "No remedy is known for what was found."
-    assert answer.sentences[0].startswith("1 of 1 case with a finding has no remedy that is known here")
+    assert answer.sentences[0] == (
+        "No remedy is known for the one case with a finding. It has a script that shows it again and a text to report "
+        "it."
+    )

@@ -32,6 +32,9 @@ def coverage_bars(judgement: Judgement) -> list[Bar]:
 
 def _total_text(judgement: Judgement, coverage: Coverage) -> str:
     total = text.amount_text(coverage.unit, coverage.total)
+    n_recorded = judgement.run.header.n_recorded
+    if coverage.unit == "calls" and coverage.total < n_recorded:
+        return f"{total} of {n_recorded:,} recorded, the others are not audited"
     if coverage.unit != "device_time":
         return total
     n_timed = sum(verdict.device_us is not None for verdict in judgement.verdicts)
@@ -42,8 +45,8 @@ def _shares(coverage: Coverage) -> list[tuple[Status, float]]:
     return [(status, coverage.by_status.get(status, 0.0)) for status in ("supported", *READING_ORDER[:-1])]
 
 
-def _build(material: Material) -> list[Bar]:
-    return coverage_bars(material.judgement)
+def _build(material: Material) -> list[Bar] | None:
+    return coverage_bars(material.judgement) or None
 
 
 SECTION = Section("coverage", titled("Coverage"), _build, is_half=True)

@@ -50,7 +50,9 @@ def _title(material: Material) -> str:
     return "Where the time goes" if _is_timed(material.ops) else "Where the calls go"
 
 
-def _build(material: Material) -> DearestOps:
+def _build(material: Material) -> DearestOps | None:
+    if not material.ops:
+        return None
     unit = "time" if _is_timed(material.ops) else "calls"
     return DearestOps(chart_bars(material.ops), unit, max(0, len(material.ops) - CHART_OPS))
 

@@ -87,8 +87,10 @@ class Roofline:
         return {mark.status for chart in (self.arithmetic, self.traffic) if chart is not None for mark in chart.marks}
 
 
-def roofline(material: Material) -> Roofline:
-    """The charts, or why there are none."""
+def roofline(material: Material) -> Roofline | None:
+    """The charts, or why there are none; None where the run has no case."""
+    if not material.rows:
+        return None
     if not material.is_timed:
         return Roofline(why_none=_why_none(material))
     judgement = material.judgement
