@@ -282,6 +282,41 @@ def test_a_fault_on_a_miopen_rnn_op_fires_in_an_lstm(op: str) -> None:
     assert names == [op]
 
 
+@pytest.mark.parametrize("op", ["silu", "mish"])
+def test_a_gradient_that_unknown_devices_compose_of_other_ops_is_one_op_here(op: str) -> None:
+    device = device_with({f"aten::{op}_backward.default": lambda call: torch.full_like(call.args[1], 7.0)})
+    (x,) = on_sim(torch.randn(5), grad=True)
+    (gradient,) = torch.autograd.grad(getattr(torch.nn.functional, op)(x).sum(), x)
+    assert torch.equal(device.to_host(gradient), torch.full((5,), 7.0))
+
+
+def test_a_fault_may_use_conjugates() -> None:
+    def divided(call: Call) -> Any:
+        a, b = call.args
+        return a * b.conj() / b.abs().square()
+
+    device = device_with({"aten::div.Tensor": divided})
+    a, b = on_sim(torch.complex(torch.ones(2), torch.full((2,), 2.0)), torch.complex(torch.ones(2), torch.ones(2)))
+    torch.testing.assert_close(device.to_host(a / b), torch.full((2,), 1.5 + 0.5j))
+
+
+def test_the_gradient_of_attention_is_made_of_the_log_sum_exp_that_the_forward_left() -> None:
+    def other(call: Call) -> Any:
+        result = list(call.run(*call.args, **call.kwargs))
+        result[1] = result[1] + 1.0
+        return tuple(result)
+
+    device = device_with({"aten::_scaled_dot_product_*_attention.default": other})
+    tensors = [torch.randn(1, 2, 6, 8, generator=torch.Generator().manual_seed(n)) for n in range(3)]
+    operands = on_sim(*tensors, grad=True)
+    aten.scaled_dot_product_attention.default(*operands).sum().backward()
+    leaves = [tensor.clone().requires_grad_() for tensor in tensors]
+    torch.nn.functional.scaled_dot_product_attention(*leaves).sum().backward()
+    assert operands[2].grad is not None
+    assert leaves[2].grad is not None
+    torch.testing.assert_close(device.to_host(operands[2].grad), leaves[2].grad * torch.exp(torch.tensor(-1.0)))
+
+
 # --- faults in a backward pass that C++ runs -------------------------------------------------------------------
 
 

@@ -35,17 +35,20 @@ def _repeat_heads(x: torch.Tensor, heads: int) -> torch.Tensor:
 
 
 def _scores(
-    query: torch.Tensor, key: torch.Tensor, bias: torch.Tensor | None, p: float, causal: bool, scale: float, seed: int
-) -> _Scores:
+    query: torch.Tensor, key: torch.Tensor, bias: torch.Tensor | None, p: float, causal: bool, scale: float, seed: int,
+    saved: torch.Tensor | None = None,
+) -> _Scores:  # fmt: skip
+    """``saved``: the log-sum-exp that a forward left for its backward."""
     scores = torch.matmul(query, key.transpose(-2, -1)) * scale
     if bias is not None:
         scores = scores + bias
     if causal:
         allowed = torch.ones(query.size(-2), key.size(-2), dtype=torch.bool).tril()
         scores = scores.masked_fill(~allowed, -math.inf)
-    logsumexp = torch.logsumexp(scores, -1)
+    logsumexp = torch.logsumexp(scores, -1) if saved is None else saved
+    exponentials = torch.softmax(scores, -1) if saved is None else torch.exp(scores - saved.unsqueeze(-1))
     # A row without any allowed key gives zeros in the fused kernels, not NaN.
-    probabilities = torch.softmax(scores, -1).masked_fill(torch.isneginf(logsumexp).unsqueeze(-1), 0.0)
+    probabilities = exponentials.masked_fill(torch.isneginf(logsumexp).unsqueeze(-1), 0.0)
     if p == 0.0:
         return _Scores(probabilities, probabilities, logsumexp, None)
     keep = torch.rand(probabilities.shape, generator=torch.Generator().manual_seed(seed)) >= p
@@ -68,15 +71,16 @@ def _forward(
 
 def _backward(
     grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None,
-    p: float, causal: bool, scale: float | None, seed: int,
+    p: float, causal: bool, scale: float | None, seed: int, saved: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:  # fmt: skip
-    """Gradients of query, key, value and bias (the bias's at full size) by the closed form."""
+    """Gradients of query, key, value and bias (the bias's at full size) by the closed form, from the log-sum-exp that
+    the forward left, as the kernels have them."""
     heads = query.size(1)
     scale = 1.0 / math.sqrt(query.size(-1)) if scale is None else scale
     g, q = _wide(grad), _wide(query)
     k, v = _wide(_repeat_heads(key, heads)), _wide(_repeat_heads(value, heads))
     with Rounding():
-        scores = _scores(q, k, None if bias is None else _wide(bias), p, causal, scale, seed)
+        scores = _scores(q, k, None if bias is None else _wide(bias), p, causal, scale, seed, saved)
         grad_v = torch.matmul(scores.dropped.transpose(-2, -1), g)
         grad_p = torch.matmul(g, v.transpose(-2, -1))
         if scores.keep is not None:
@@ -115,7 +119,7 @@ def flash_backward(
 ) -> tuple[torch.Tensor, ...]:  # fmt: skip
     """``aten::_scaled_dot_product_flash_attention_backward``: gradients of query, key and value."""
     seed = int(philox_seed.flatten()[0]) if dropout_p and philox_seed.numel() else 0
-    grads = _backward(grad_out, query, key, value, None, dropout_p, is_causal, scale, seed)[:3]
+    grads = _backward(grad_out, query, key, value, None, dropout_p, is_causal, scale, seed, logsumexp)[:3]
     return tuple(_laid_out("flash", grad, like) for grad, like in zip(grads, (query, key, value), strict=True))
 
 
@@ -140,7 +144,7 @@ def efficient_backward(
     if grad_out_ is None:
         return None, None, None, None
     seed = int(philox_seed) if dropout_p else 0
-    *grads, grad_bias = _backward(grad_out_, query, key, value, attn_bias, dropout_p, is_causal, scale, seed)
+    *grads, grad_bias = _backward(grad_out_, query, key, value, attn_bias, dropout_p, is_causal, scale, seed, logsumexp)
     laid_out_grads = [_laid_out("efficient", grad, query) for grad in grads]
     if attn_bias is None or not grad_input_mask[3]:
         return (*laid_out_grads, None)

@@ -181,6 +181,11 @@ _PRIVATE_NAMES = (
 #: What registers a device in Python; not public either.
 _SET_UP = "_setup_privateuseone_for_python_backend"
 
+#: Ops with kernels of their own on CPU and GPU, which for unknown devices are composed of others.
+_OWN_KERNELS = (
+    torch.ops.aten._fused_rms_norm.default, torch.ops.aten.silu_backward.default, torch.ops.aten.mish_backward.default,
+)  # fmt: skip
+
 _LIBRARY: list[torch.library.Library] = []
 
 
@@ -206,7 +211,7 @@ def register() -> None:
         message = _sentence(f"refuses: {str(error).partition(chr(10))[0]}")
         raise UsageError(message, "sim-unavailable") from error
     library = torch.library.Library("aten", "IMPL")
-    for func in [*_factories(), torch.ops.aten._fused_rms_norm.default]:
+    for func in [*_factories(), *_OWN_KERNELS]:
         library.impl(func.name().removeprefix("aten::"), _kernel(func), "PrivateUse1")
     library.impl("_copy_from", _copy_from, "PrivateUse1")
     composites.register(library)

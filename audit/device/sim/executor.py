@@ -125,7 +125,9 @@ class Executor:
             with self.without(fault):
                 return self.compute(func, args, kwargs)
 
-        return _land(func, args, kwargs, fault(self.call_of(op, args, kwargs, run)))
+        with resolving_conjugates():
+            returned = fault(self.call_of(op, args, kwargs, run))
+        return _land(func, args, kwargs, returned)
 
     def compute(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The healthy result; a routed op goes on as the op that HIP picks, which may meet a fault of its own."""
