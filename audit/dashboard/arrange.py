@@ -69,10 +69,10 @@ def _place_runs(
     base: Connection, labels: Mapping[str, str], copies: Mapping[str, tuple[str, ...]], now: datetime.datetime
 ) -> None:
     rows = base.execute(
-        "SELECT run.sha256, run.header, run.created, run.audit_version, model.name, stack.torch, stack.runtime, "
+        "SELECT run.sha256, run.origin, run.created, run.audit_version, model.name, stack.torch, stack.runtime, "
         "stack.gpu_slug FROM run JOIN model ON model.id = run.model JOIN stack ON stack.id = run.stack"
     ).fetchall()
-    n_of_header = Counter(header for _, header, *_ in rows)
+    n_of_origin = Counter(origin for _, origin, *_ in rows)
     clocks = {sha256: read_clock(created, now) for sha256, _, created, *_ in rows}
     dated = in_order(
         Dated(
@@ -85,11 +85,11 @@ def _place_runs(
         for sha256, _, _, audit_version, _, torch, runtime, gpu in rows
     )
     places = {run.sha256: place for place, run in enumerate(dated)}
-    for sha256, header, created, _, source, *_ in rows:
+    for sha256, origin, created, _, source, *_ in rows:
         clock, made = clocks[sha256]
         date = made.date().isoformat() if made is not None else ""
-        # A run that goes on keeps its header, and so its address.
-        identity = header if n_of_header[header] == 1 else sha256
+        # A run that goes on keeps how it began, and so its address.
+        identity = origin if n_of_origin[origin] == 1 else sha256
         base.execute(
             "UPDATE run SET slug = ?, label = ?, copies = ?, date = ?, clock = ?, place = ? WHERE sha256 = ?",
             (

@@ -79,10 +79,10 @@ def _fill(database: Database, gathered: Gathered, progress: Progress) -> tuple[l
         if isinstance(judged, LeftOut):
             left_out.append(judged)
         else:
-            sha256, digest = judged
+            sha256, origin, digest = judged
             if sha256 not in present:  # else the file has become a copy of another while we looked
                 present.add(sha256)
-                database.add(sha256, file.header, digest)
+                database.add(sha256, origin, digest)
                 n_judged += 1
                 files.append(dataclasses.replace(file, sha256=sha256))
         if number % _BATCH == 0:

@@ -23,7 +23,7 @@ from audit.report.legend import READING_ORDER
 from audit.schema import Status
 
 #: Another form of the tables is another file.
-_FORM = "1"
+_FORM = "2"
 #: Pages of the data base in memory, in KiB.
 _CACHE_KIB = 65_536
 #: Numbers of texts and signatures that are kept in memory while runs are added.
@@ -39,7 +39,7 @@ CREATE TABLE stack(
     torch TEXT NOT NULL, place INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE model(id INTEGER PRIMARY KEY, slug TEXT NOT NULL UNIQUE, name TEXT NOT NULL, kind TEXT NOT NULL);
 CREATE TABLE run(
-    id INTEGER PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE, header TEXT NOT NULL, model INTEGER NOT NULL,
+    id INTEGER PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE, origin TEXT NOT NULL, model INTEGER NOT NULL,
     stack INTEGER NOT NULL, created TEXT NOT NULL, audit_version TEXT NOT NULL, opset TEXT NOT NULL,
     is_complete INTEGER NOT NULL, headline TEXT NOT NULL, tally TEXT NOT NULL, digest TEXT NOT NULL,
     summary BLOB NOT NULL,
@@ -125,17 +125,17 @@ class Database:
         self._texts.clear()
         self._signatures.clear()
 
-    def add(self, sha256: str, header: str, digest: Digest) -> None:
-        """Keeps a digest; ``commit`` makes it last. ``header`` is the digest of the file's first line."""
+    def add(self, sha256: str, origin: str, digest: Digest) -> None:
+        """Keeps a digest; ``commit`` makes it last. ``origin`` tells how the file begins, of which its address is made."""
         run = digest.run
         with told_apart():
             values = (
-                sha256, header, self._model(run), self._stack(digest.stack), run.created, run.audit_version, run.opset,
+                sha256, origin, self._model(run), self._stack(digest.stack), run.created, run.audit_version, run.opset,
                 not run.end, run.headline, json.dumps(_tally(digest.cases)), strict_json.dumps(encode(run)),
                 digest.summary,
             )  # fmt: skip
             number = self.connection.execute(
-                "INSERT INTO run(sha256, header, model, stack, created, audit_version, opset, is_complete, headline, "
+                "INSERT INTO run(sha256, origin, model, stack, created, audit_version, opset, is_complete, headline, "
                 "tally, digest, summary) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 values,
             ).lastrowid

@@ -36,8 +36,10 @@ _MAX_CASES = 5_000
 #: Code that says what a digest holds, beside the modules at the top of the package: rooms, and single files.
 _ROOMS, _FILES = ("rules", "knowledge", "gate", "report", "opset"), ("dashboard/digest.py", "dashboard/rows.py")
 
-#: A digest with the SHA-256 of what was read, which may have grown since it was gathered; or why there is none.
-Judged: TypeAlias = "tuple[str, Digest] | LeftOut"
+#: A digest with the SHA-256 of what was read, which may have grown since it was gathered, and of how it begins
+#: (``origin_of``); or why there is none.
+Judged: TypeAlias = "tuple[str, str, Digest] | LeftOut"
+_MEASUREMENT = b'\n{"measurement":'
 
 
 @cache
@@ -84,7 +86,8 @@ def judge_file(file: RunFile) -> Judged:
             )
         if len(_cases) > _MAX_CASES:
             _cases.clear()
-        return hashlib.sha256(content).hexdigest(), digest(judge(read_content(Path(RUN_FILE), content, _cases)))
+        judged = digest(judge(read_content(Path(RUN_FILE), content, _cases)))
+        return hashlib.sha256(content).hexdigest(), origin_of(content), judged
     except AuditError as error:
         return LeftOut(file.label, error.slug, one_line(str(error).removesuffix(f" [{error.slug}]"), 400))
     except OSError as error:
@@ -92,6 +95,14 @@ def judge_file(file: RunFile) -> Judged:
     except Exception as error:  # noqa: BLE001  # a worker's loop: one file that our rules trip over must not end the site
         said = one_line(f"{type(error).__name__}: {error}", 300)
         return LeftOut(file.label, slug="unjudged-run", reason=f"could not be judged, by a fault of rocm-audit: {said}")
+
+
+def origin_of(content: bytes) -> str:
+    """A digest of a run up to its first measurement: it stays while the run goes on, and tells runs of one array of
+    jobs apart that began in the same second."""
+    first = content.find(_MEASUREMENT)
+    end = len(content) if first < 0 else content.find(b"\n", first + 1)
+    return hashlib.sha256(content[:end] if end >= 0 else content).hexdigest()
 
 
 def _pool(n_processes: int) -> ProcessPoolExecutor:

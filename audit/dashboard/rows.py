@@ -75,6 +75,8 @@ class Share:
     def text(self) -> str:
         """``97.5 % supported: 193 of 198 cases; 1 % inconclusive``; without a support percentage where none may be."""
         total = self.tally.total
+        if not total:
+            return f"{'imported, ' if self.is_imported else ''}{self.evidence}: no case"
         unknown = f"{percentage(self.tally.count('inconclusive'), total)} inconclusive"
         if self.is_imported or self.evidence != "measured":
             how = f"imported, {self.evidence}" if self.is_imported else self.evidence

@@ -28,11 +28,11 @@ def catalog_of() -> Iterator[Callable[[Path], Catalog]]:
         database = Database.open(None, "test")
         opened.append(database)
         left_out = list(gathered.left_out)
-        for file, judged in judge_files(gathered.files):
+        for _, judged in judge_files(gathered.files):
             if isinstance(judged, LeftOut):
                 left_out.append(judged)
             else:
-                database.add(judged[0], file.header, judged[1])
+                database.add(*judged)
         database.commit()
         arrange(database, gathered.files, gathered.copies, NOW)
         return Catalog(database, "0.1.0", left_out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -85,6 +86,31 @@ def test_a_new_run_is_judged_alone_and_a_removed_one_leaves_the_site(
     fewer = built(capsys, "runs")
     assert (fewer["runs"], fewer["judged"]) == (2, 0)
     assert content(place / "site") == before
+
+
+def places(site: Path) -> set[str]:
+    """Every address that a reader can have noted: each file but those of scripts, and each place in a page."""
+    found = {str(path.relative_to(site)) for path in site.rglob("*") if path.is_file() and path.suffix != ".js"}
+    pages = {name: (site / name).read_text() for name in found if name.endswith(".html")}
+    return found | {f"{name}#{key}" for name, text in pages.items() for key in re.findall(r' id="([^"]+)"', text)}
+
+
+def test_links_of_a_site_hold_when_more_runs_come(place: Path) -> None:
+    write_run(place / "runs/nightly", keys=KEYS, wrong=KEYS[1:2], source="bert_train.py")
+    build("runs")
+    before = places(place / "site")
+    # Another state of a run, another of the same array of jobs, another release, another device, another program.
+    whole = (place / "runs/a/run.jsonl").read_text().splitlines(keepends=True)
+    assert '{"end"' in whole[-1]
+    (place / "runs/a/run.jsonl").write_text("".join([*whole[:-1], f'{{"started":"{KEYS[0]}"}}\n', whole[-1]]))
+    write_run(place / "runs/twin", keys=KEYS, raising=KEYS[:2], source="bert_train.py")
+    write_run(place / "runs/c", keys=healthy_keys(9), created="2026-11-25T00:00:00+00:00", environment=ROCM_71)
+    write_run(place / "runs/d", keys=KEYS, device=MI250X)
+    write_run(place / "runs/e", keys=KEYS, device=H200, environment={"torch": "2.13.0+cu130", "cuda": "13.0"})
+    write_run(place / "runs/f", keys=KEYS, source="another.py")
+    build("runs")
+    assert before - places(place / "site") == set()
+    assert len(list((place / "site/runs").glob("*.html"))) == 8
 
 
 def test_other_rules_judge_all_again(

@@ -26,6 +26,11 @@ def test_no_other_evidence_has_a_support_percentage() -> None:
     )
 
 
+def test_a_share_of_no_case_says_so() -> None:
+    assert Share("measured", True, Tally(), CASES).text == "imported, measured: no case"
+    assert Share("simulated", False, Tally(), CASES).text == "simulated: no case"
+
+
 def test_the_set_of_cases_is_named_with_its_version() -> None:
     assert CASES.text == "198 cases of llama_train.py (set 5f0c6d1a2b3c, rocm-audit 0.1.0)"
 

@@ -67,7 +67,7 @@ def check(path: Path) -> None:
         assert judged.reason.isprintable()
         assert len(judged.reason) <= 400
     else:
-        assert all(SAFE_PATH.fullmatch(file.path) for file in site_of(judged[1]))
+        assert all(SAFE_PATH.fullmatch(file.path) for file in site_of(judged[2]))
 
 
 @settings(QUICK, max_examples=30)
@@ -163,7 +163,7 @@ def test_a_case_that_takes_the_key_of_another_is_a_case_of_its_own(tmp_path: Pat
     for number, name in enumerate("ab"):
         judged = judge_file(file_of(tmp_path / name / "run.jsonl"))
         assert not isinstance(judged, LeftOut)
-        database.add(str(number), "h", judged[1])
+        database.add(str(number), "h", judged[2])
     arrange(database, [], {}, NOW)
     catalog = Catalog(database, "0.1.0")
     assert [(op.op, op.n_cases, op.n_runs) for op in catalog.ops()] == [

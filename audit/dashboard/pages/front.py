@@ -9,15 +9,13 @@ from audit.dashboard.contents import Contents
 from audit.dashboard.links import INDEX
 from audit.dashboard.pages.evidence import EVIDENCE_MEANINGS
 from audit.dashboard.pages.grid import stack_tallies
-from audit.dashboard.pages.kinds import all_kinds, kind_rows, shown_devices, troubles
+from audit.dashboard.pages.kinds import SHOWN_SIMULATED, all_kinds, kind_rows, shown_devices, troubles
 from audit.dashboard.pages.markup import page
 from audit.dashboard.pages.places import ABOUT
 from audit.dashboard.site_file import SiteFile
 
 NEWEST_RUNS = 8
 SHOWN_MODELS = 12
-#: Simulated and predicted devices that are not folded away.
-SHOWN_SIMULATED = 3
 SHOWN_STACKS = 4
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from audit.dashboard.contents import Contents
 from audit.dashboard.links import LEFT_OUT
-from audit.dashboard.pages.kinds import MAX_DEVICES, untested_kinds
+from audit.dashboard.pages.kinds import SHOWN_SIMULATED, shown_devices, untested_kinds
 from audit.dashboard.pages.markup import page
 from audit.dashboard.pages.places import UNTESTED
 from audit.dashboard.site_file import SiteFile
@@ -25,11 +25,13 @@ def gap_files(contents: Contents) -> Iterator[SiteFile]:
 
 def _untested(contents: Contents) -> str:
     untested = contents.untested()
+    among = {gpu.slug for gpu in shown_devices(contents.gpus(), SHOWN_SIMULATED)}
+    shown = [item for item in untested if item.gpu.slug in among]
     return page(
         "untested.html",
         UNTESTED,
         untested=untested,
-        kinds=untested_kinds(untested[:MAX_DEVICES]),
-        shown=untested[:MAX_DEVICES],
+        kinds=untested_kinds(shown),
+        shown=shown,
         gpus=contents.gpus(),
     )

@@ -36,8 +36,10 @@ KINDS: Mapping[str, str] = {
     "view": "Views",
     "other": "Others",
 }
-#: Columns of the table; those beyond are simulated or predicted, unless there are very many.
+#: Columns of a table of devices.
 MAX_DEVICES = 8
+#: Simulated and predicted devices that are not folded away.
+SHOWN_SIMULATED = 3
 #: Ops with one status that are named beside a device.
 NAMED = 4
 
