@@ -126,7 +126,7 @@ class Database:
         self._signatures.clear()
 
     def add(self, sha256: str, origin: str, digest: Digest) -> None:
-        """Keeps a digest; ``commit`` makes it last. ``origin`` tells how the file begins, of which its address is made."""
+        """Keeps a digest; ``commit`` makes it last. ``origin`` tells how the file begins: its address is made of it."""
         run = digest.run
         with told_apart():
             values = (
