@@ -33,8 +33,8 @@ from tests.alarms.samples import DTYPES, entries, samples
 
 #: Share of a time budget that recording may take; what is not recorded then stays out.
 _RECORDING_FRACTION = 0.3
-#: What adds up over shards; older files lack some.
-_SUMS = ("n_samples", "n_raised", "n_recorded_cases", "n_calls")
+#: What adds up over shards.
+_SUMS = ("n_samples", "n_raised", "n_calls")
 #: A job ends this long before its budget is spent, to judge and to write.
 _WRITING_S = 6.0
 
@@ -91,12 +91,13 @@ def examine(args: argparse.Namespace) -> dict[str, Any]:
                 chosen = samples(entries(args.ops, *args.shard), args.dtypes, args.samples)
                 recorded = record(chosen, Path(folder), start + left * _RECORDING_FRACTION)
         recorded_s = monotonic() - start
+        found = replayed(recorded, args.device, start + left - _WRITING_S)
         return {
-            **replayed(recorded, args.device, start + left - _WRITING_S),
+            **found,
             "n_samples": recorded.n_samples,
             "n_raised": recorded.n_raised,
-            "n_recorded_cases": len(recorded.cases),
             "n_calls": sum(case.n_calls for case in recorded.cases),
+            "left": sorted({case.key for case in recorded.cases} - {row[0] for row in found["rows"]}),
             "recorded_s": recorded_s,
         }
 
@@ -164,7 +165,7 @@ def _command(args: argparse.Namespace, shard: int, n_shards: int, output: Path) 
 def merged(parts: list[dict[str, Any]], n_wanted: int | None = None) -> dict[str, Any]:
     """Several shards as one, of jobs side by side where it is told how many; a case that two have is counted once.
 
-    Raises ValueError where there is none.
+    ``left`` are the keys of what was recorded and that none replayed. Raises ValueError where there is no shard.
     """
     if not parts:
         raise ValueError("no job wrote its rows")
@@ -172,7 +173,8 @@ def merged(parts: list[dict[str, Any]], n_wanted: int | None = None) -> dict[str
     for part in parts:
         for row in part["rows"]:
             rows.setdefault(row[0], row)
-    sums = {name: sum(part.get(name, 0) for part in parts) for name in _SUMS}
+    sums = {name: sum(part[name] for part in parts) for name in _SUMS}
+    left = sorted({key for part in parts for key in part["left"]} - rows.keys())
     whole = sum if n_wanted is None else max
     took = {name: whole(part[name] for part in parts) for name in ("recorded_s", "replayed_s")}
     lost = "; ".join(part["lost"] for part in parts if part["lost"])
@@ -180,7 +182,7 @@ def merged(parts: list[dict[str, Any]], n_wanted: int | None = None) -> dict[str
     lost = "; ".join(
         [*([f"{n_missing} jobs ended without their rows"] if n_missing else []), *([lost] if lost else [])]
     )
-    return {**parts[0], **sums, **took, "lost": lost, "rows": list(rows.values())}
+    return {**parts[0], **sums, **took, "lost": lost, "left": left, "rows": list(rows.values())}
 
 
 if __name__ == "__main__":

@@ -174,9 +174,7 @@ def _section(found: dict[str, Any]) -> Iterator[str]:
     rows = [from_json(row) for row in found["rows"]]
     yield f"## {SOURCES[_source(found)].capitalize()} on {EVIDENCE[found['evidence']]}"
     yield ""
-    distinct = f"{len(rows):,} distinct cases of {len({row.op for row in rows}):,} ops"
-    if (n_recorded := found["n_recorded_cases"]) > len(rows):
-        distinct += f" (of {n_recorded:,} recorded, those of several jobs counted in each)"
+    distinct = f"{_replayed(len(rows), len(found['left']))} of {len({row.op for row in rows}):,} ops"
     yield (
         f"{found['device']}, torch {found['torch']}, {found['date']}: {_recorded(found)}, {distinct} replayed"
         + (f" in {found['replayed_s']:.0f} s." if found["replayed_s"] else ".")
@@ -193,6 +191,13 @@ def _recorded(found: dict[str, Any]) -> str:
     if _source(found) == "zoo":
         return f"{found['n_samples']} programs, {found['n_calls']:,} calls"
     return f"{found['n_samples']:,} samples ({found['n_raised']} raised on the CPU)"
+
+
+def _replayed(n_rows: int, n_left: int) -> str:
+    """``all 4,096 distinct cases``, or how many of them were come to in the time that there was."""
+    if not n_left:
+        return f"all {n_rows:,} distinct cases"
+    return f"{n_rows:,} ({100 * n_rows / (n_rows + n_left):.1f} %) of {n_rows + n_left:,} distinct cases"
 
 
 def _dtypes(rows: Iterable[Row]) -> list[str]:

@@ -32,7 +32,7 @@ def row(op: str = "aten::exp.default", **given: object) -> Row:
 
 
 def file(*rows: Row, evidence: str = "simulated") -> dict[str, object]:
-    counted = {"n_samples": 1, "n_raised": 0, "n_recorded_cases": len(rows), "recorded_s": 1.0, "replayed_s": 2.0}
+    counted = {"n_samples": 1, "n_raised": 0, "n_calls": 1, "left": [], "recorded_s": 1.0, "replayed_s": 2.0}
     made = {"evidence": evidence, "device": "sim", "torch": "2.13.0", "date": "2026-11-30", "lost": ""}
     return {**made, **counted, "rows": [as_json(row) for row in rows]}
 
@@ -62,6 +62,18 @@ def test_a_row_comes_back_as_it_was_written() -> None:
 
 def test_a_case_of_two_shards_counts_once() -> None:
     assert len(merged([file(row(), row("aten::log.default")), file(row())])["rows"]) == 2
+
+
+def test_a_case_that_another_shard_replayed_is_not_left() -> None:
+    whole = merged([{**file(row()), "left": ["aten::log.default"]}, file(row("aten::log.default"))])
+    part = merged([{**file(row()), "left": ["aten::log.default"]}, {**file(row()), "left": ["aten::log.default"]}])
+    assert (whole["left"], part["left"]) == ([], ["aten::log.default"])
+
+
+def test_the_page_has_the_share_that_was_replayed() -> None:
+    assert "all 1 distinct cases of 1 ops replayed in 2 s." in page([file(row())])
+    part = {**file(row()), "left": ["aten::log.default", "aten::sin.default"]}
+    assert "1 (33.3 %) of 3 distinct cases of 1 ops replayed in 2 s." in page([part])
 
 
 def test_a_shard_without_rows_is_told() -> None:
@@ -101,7 +113,7 @@ def test_samples_and_programs_of_one_device_are_counted_apart() -> None:
     text = page([file(row()), programs])
     assert "| the simulated device | the samples of torch's op tests | 1 | 0 | 1 | 1 | 0 | 0 | 0.00 | 950.00 |" in text
     assert "| the simulated device | the programs of the zoo | 1 | 0 | 2 | 2 | 0 | 0 | 0.00 | 776.39 |" in text
-    assert "70 programs, 32,280 calls, 1 distinct cases of 1 ops replayed." in text
+    assert "70 programs, 32,280 calls, all 1 distinct cases of 1 ops replayed." in text
 
 
 def test_the_cases_of_programs_are_spread_over_the_jobs(tmp_path: Path) -> None:
