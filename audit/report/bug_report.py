@@ -18,6 +18,10 @@ from audit.verdicts import Finding
 
 #: Lines of a message, of the environment and of findings in a text.
 MAX_FINDINGS, MAX_ENVIRONMENT = 4, 30
+#: Characters of what the device said.
+MAX_LOG = 1500
+#: What PyTorch's template asks for beside versions; only the machine itself can give it.
+COLLECT = "python -m torch.utils.collect_env"
 #: (what a title says, what was expected), by the letters of the rule code.
 _WORDS: Mapping[str, tuple[str, str]] = {
     "SUP": ("fails", "It returns, as it does on the CPU."),
@@ -95,11 +99,13 @@ def _body(row: CaseRow, header: RunHeader, script: str) -> Iterator[str]:
         yield from ("```python", script.strip(), "```")
         yield ""
         yield "Its inputs are made up; the attached script holds recorded values where there are any."
-    yield f"Attached: `repro/{row.anchor}.py`, which needs only torch and exits 1 where this recurs."
+        yield ""
+    yield f"Attached: `{row.anchor}.py`, which needs only torch and exits 1 where this recurs."
     yield ""
     yield "### Expected"
     yield ""
     yield _WORDS.get(findings[0].code[:3], ("", "What the CPU does."))[1]
+    yield from _why_expected(row)
     yield ""
     yield "### Actual"
     yield ""
@@ -117,13 +123,23 @@ def _body(row: CaseRow, header: RunHeader, script: str) -> Iterator[str]:
             yield f"Perhaps known: {escaped(finding.known.title, 200)} {code_span(finding.known.link, 200)}"
 
 
+def _why_expected(row: CaseRow) -> Iterator[str]:
+    """Why the CPU's numbers are the right ones: PyTorch asks for that of every report about numbers."""
+    if row.findings[0].code[:3] != "NUM" or row.measurement is None:
+        return
+    for c in [c for c in row.measurement.comparisons if c.standard == "numeric" and c.reference == "fp64"][:2]:
+        own = f"The CPU in the dtypes of the call is off from that by {text.error_text(c.cpu_max_abs_error)} at most"
+        yield f"{escaped(c.name)} is compared with the same call in double precision on the CPU. {own}."
+
+
 def _actual(row: CaseRow) -> Iterator[str]:
     """The error's own words where it raised, the worst element where numbers differ, else the finding."""
     measurement = row.measurement
     if measurement is not None and measurement.device.kind != "ok":
         device = measurement.device
         yield f"The device {device.kind.replace('_', ' ')}."
-        if said := text.clipped("\n".join(filter(None, (device.message, device.stderr))), 500):
+        raised = ": ".join(filter(None, (device.error_type, device.message)))
+        if said := text.clipped("\n".join(filter(None, (raised, device.stderr))), MAX_LOG):
             yield from ("```", said.replace("```", "` ` `"), "```")
         return
     wrong = [c for c in measurement.comparisons if c.worst_actual or c.n_nan_mismatch] if measurement else []
@@ -142,6 +158,7 @@ def _versions(header: RunHeader) -> Iterator[str]:
     yield f"- GPU: {escaped(header.device.name, 80)} ({escaped(header.device.arch, 40)})"
     for name, value in list(header.environment.items())[:MAX_ENVIRONMENT]:
         yield f"- {escaped(name, 60)}: {escaped(value, 200)}"
+    yield from ("", f"Output of `{COLLECT}`:", "", "```", "(paste it here)", "```")
 
 
 def _evidence(row: CaseRow, header: RunHeader) -> str:

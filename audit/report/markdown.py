@@ -18,7 +18,7 @@ from audit.verdicts import Coverage, Judgement
 MAX_FINDINGS = 100
 #: Of what another device does faster, and of what it does slower.
 MAX_SIDE_ROWS = 10
-_PUNCTUATION = re.compile(r"([\\`*_{}\[\]()#+!|>~$])")
+_PUNCTUATION = re.compile(r"([\\`*_{}\[\]#|>~$])")
 
 
 def render(judgement: Judgement) -> str:

@@ -69,7 +69,7 @@ def minimal_script(case: Case, code: str, told: str) -> str:
 
 
 def _comment_lines(told: str) -> list[str]:
-    return [text.one_line(line, 110).encode("ascii", "backslashreplace").decode("ascii") for line in told.splitlines()]
+    return [text.ascii_line(line, 110) for line in told.splitlines()]
 
 
 def _is_plain(specs: list[TensorSpec]) -> bool:
@@ -148,10 +148,14 @@ def _elements(dtype: str, sizes: str, values: Values) -> str:
         return f"torch.randn({sizes}, dtype=torch.complex64){cast}"
     made = f"torch.randn({sizes})"
     if values.std is not None and values.mean is not None:
-        made = f"({made} * {_short(values.std)} + {_short(values.mean)})"
+        made = _scaled(made, values.std, values.mean)
     elif values.minimum is not None and values.maximum is not None:  # all that a recorded operand's statistics have
-        made = f"(torch.rand({sizes}) * {_short(values.maximum - values.minimum)} + {_short(values.minimum)})"
+        made = _scaled(f"torch.rand({sizes})", values.maximum - values.minimum, values.minimum)
     return made if dtype == "float32" else f"{made}{cast}"
+
+
+def _scaled(made: str, width: float, low: float) -> str:
+    return f"({made} * {_short(width)} + {_short(low)})" if low else f"({made} * {_short(width)})"
 
 
 def _short(value: float) -> str:

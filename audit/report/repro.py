@@ -87,7 +87,7 @@ def repro_script(
     """
     specs = tensors_of(case.args, case.kwargs, case.grads)
     embedded = dict(_embedded(specs, values or {}))
-    findings = [finding for finding in verdict.findings if finding.status != "supported"]
+    findings = [finding for finding in verdict.findings if finding.status not in ("supported", "inconclusive")]
     blocks = dict.fromkeys(_BLOCKS[f.code[:3]] for f in findings if f.code[:3] in _BLOCKS)
     parts = [
         "\n".join(_comment(case, verdict, findings, header, len(specs), embedded)),
@@ -156,7 +156,7 @@ def _comment(
 
 def _line(content: str, limit: int = 300) -> str:
     """One comment line, ASCII only."""
-    return "# " + text.one_line(content, limit).encode("ascii", "backslashreplace").decode("ascii")
+    return f"# {text.ascii_line(content, limit)}"
 
 
 def _settings(case: Case) -> Iterator[str]:

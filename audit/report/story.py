@@ -15,12 +15,12 @@ from audit.report.changes import changes
 from audit.report.legend import READING_ORDER
 from audit.report.rows import CaseRow, calls_text, case_rows, coverage_of
 from audit.report.step_cost import step_cost
-from audit.rules.not_audited import not_audited_sentence
 from audit.schema import IMPORTED, Status
 from audit.verdicts import Judgement
 
-#: What stops a move; the other findings cost time.
+#: What stops a move, and what costs time.
 BLOCKING: tuple[Status, ...] = ("unsupported", "divergent")
+COSTLY: tuple[Status, ...] = ("falling_back", "slow")
 #: Characters of a finding's message: what happened stands first in it, and the case has the rest.
 MAX_MESSAGE = 160
 #: Replays the run's own cases where the GPU is; of a recording, which is no such file, the program itself.
@@ -80,7 +80,9 @@ def _on_amd(judgement: Judgement, rows: list[CaseRow]) -> tuple[Tone, str]:
     open_ends = _open_ends(judgement, rows)
     if open_ends:
         return "open", f"Nothing found blocks, but {open_ends[0]}."
-    return "good", f"Yes: nothing in {text.plural(len(rows), 'case')} blocks."
+    n_costly = sum(row.status in COSTLY for row in rows)
+    cost = f" {n_costly:,} {'costs' if n_costly == 1 else 'cost'} time." if n_costly else ""
+    return "good", f"Yes: nothing in {text.plural(len(rows), 'case')} blocks.{cost}"
 
 
 def _open_ends(judgement: Judgement, rows: list[CaseRow]) -> list[str]:
@@ -104,27 +106,24 @@ def _open_ends(judgement: Judgement, rows: list[CaseRow]) -> list[str]:
 
 
 def _support(judgement: Judgement, rows: list[CaseRow]) -> list[str]:
-    """Of the ops and of the calls: supported, with the inconclusive share beside it."""
-    header = judgement.run.header
-    said = []
-    for unit, noun in (("ops", "ops"), ("calls", "calls")):
-        total = coverage_of(judgement, unit)
-        if total is not None:
-            good, unknown = total.by_status.get("supported", 0.0), total.by_status.get("inconclusive", 0.0)
-            said.append(
-                f"{text.count_text(good)} of {text.count_text(total.total)} {noun} "
-                f"({text.share_text(good, total.total)}) are supported, {text.count_text(unknown)} "
-                f"({text.share_text(unknown, total.total)}) inconclusive"
-            )
-    where = f"On {header.device.name} ({header.device.arch}), {_stack(judgement)}: " + "; ".join(said) + "."
+    """Of the calls, with the inconclusive share beside it: the headline above it has the ops and what is left out."""
     ends = _open_ends(judgement, rows)
     more = f"What keeps this from being a whole answer: {'; '.join(ends)}." if ends else ""
-    return [where, _costs(rows), more, not_audited_sentence(header.not_audited)]
+    total = coverage_of(judgement, "calls")
+    if total is None:
+        return [_costs(rows), more]
+    good, unknown = total.by_status.get("supported", 0.0), total.by_status.get("inconclusive", 0.0)
+    calls = (
+        f"With {_stack(judgement)}, {text.count_text(good)} of {text.count_text(total.total)} calls "
+        f"({text.share_text(good, total.total)}) are supported, {text.count_text(unknown)} "
+        f"({text.share_text(unknown, total.total)}) inconclusive."
+    )
+    return [calls, _costs(rows), more]
 
 
 def _costs(rows: list[CaseRow]) -> str:
     """What does not block and is not as it should be."""
-    counts = {status: sum(row.status == status for row in rows) for status in ("falling_back", "slow")}
+    counts = {status: sum(row.status == status for row in rows) for status in COSTLY}
     named = [f"{text.plural(n, 'case')} {status.replace('_', ' ')}" for status, n in counts.items() if n]
     return f"{' and '.join(named)}: right, and they cost time." if named else ""
 

@@ -6,6 +6,7 @@ import unicodedata
 
 #: Bidirectional overrides and isolates: they reorder what a reader sees (CVE-2021-42574).
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_ASCII = str.maketrans({"µ": "u", "×": "x", "÷": "/", "−": "-", "…": "...", "·": "-"})
 
 
 def printable(text: str) -> str:
@@ -27,6 +28,12 @@ def one_line(text: str, limit: int = 200) -> str:
     """``printable`` text on one line of at most ``limit`` characters, cut in the middle of nothing but its end."""
     line = " ".join(printable(text).split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def ascii_line(text: str, limit: int) -> str:
+    """``one_line`` in ASCII, for comments of scripts: ``15.5 us``; what has no such form is escaped."""
+    line = one_line(text, limit).translate(_ASCII)
+    return line.encode("ascii", "backslashreplace").decode("ascii")
 
 
 def clipped(text: str, limit: int) -> str:

@@ -243,6 +243,30 @@ def test_slowness_recurs_where_the_device_is_again_slower_than_the_cpu(header: R
     assert run(script, tmp_path, "--attempt", sabotage=SABOTAGED_MM.format(fault=slow_cpu)).returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("code", "data", "recurs"),
+    [
+        ("SPD403", {"ideal_us": -1e3, "expected_fraction": 0.5}, True),
+        ("SPD403", {"ideal_us": 1e9, "expected_fraction": 0.5}, False),
+        ("SPD403", {}, None),
+        ("SPD404", {"dtype": "float64"}, None),
+        ("SPD405", {"there_us": -1e3, "scale": 2.0}, True),
+        ("SPD405", {"there_us": 1e9, "scale": 2.0}, False),
+    ],
+)
+def test_slowness_recurs_by_the_limit_of_its_own_rule(
+    code: str, data: dict[str, str | float], recurs: bool | None, header: RunHeader
+) -> None:
+    assert functions_of(code, header, **data)["check_speed"](code, data, "cpu", {}, {}) is recurs
+
+
+def test_what_the_audit_could_not_say_is_nothing_to_recur(header: RunHeader) -> None:
+    verdict = verdict_of(MM, "SPD403", ideal_us=0.001, expected_fraction=0.5)
+    doubt = Finding("INC913", "inconclusive", "numbers were not compared")
+    script = repro_script(MM, replace(verdict, findings=(*verdict.findings, doubt)), header)
+    assert "INC913" not in script
+
+
 def test_a_wrong_gradient_of_a_composite_gives_exit_code_1(header: RunHeader, tmp_path: Path) -> None:
     case = case_of(
         "aten::matmul.default", spec(8, 16, requires_grad=True), spec(16, 4, storage=1), grads=(spec(8, 4, storage=2),)

@@ -24,6 +24,10 @@ def test_control_and_bidirectional_characters_are_shown_not_obeyed(raw: str, sho
     assert text.printable(raw) == shown
 
 
+def test_a_line_in_ascii_keeps_what_has_a_form_there() -> None:
+    assert text.ascii_line("15.5 µs, 3×, √2", 40) == "15.5 us, 3x, \\u221a2"
+
+
 def test_a_line_is_one_line_of_the_length_asked() -> None:
     assert text.one_line("a\n b\t c") == "a b c"
     assert text.one_line("x" * 300, 10) == "x" * 9 + "…"
