@@ -6,6 +6,7 @@ safe as they stand: in a path, an id, an address. Evidence levels never meet in 
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -14,7 +15,7 @@ from audit.schema import Backend, Evidence, Phase, Status
 
 #: Findings of an op that are listed.
 MAX_FINDINGS = 50
-#: What is shown of a run's date: ``future`` and ``past`` (before torch was) cannot be, ``unread`` is no date.
+#: What is shown of a run's date: ``future`` and ``past`` (before rocm-audit was) cannot be, ``unread`` is no date.
 Clock: TypeAlias = Literal["ok", "future", "past", "unread"]
 
 
@@ -283,6 +284,14 @@ class RunRow:
     path: str
     share: Share
     headline: str
+
+    @property
+    def time(self) -> str:
+        """``07:09`` of its date, in UTC; empty where it has none."""
+        if not self.date:
+            return ""
+        made = datetime.datetime.fromisoformat(self.created.replace("Z", "+00:00"))
+        return (made if made.tzinfo is None else made.astimezone(datetime.timezone.utc)).strftime("%H:%M")
 
 
 @dataclass(frozen=True)

@@ -140,10 +140,10 @@ def test_axe_finds_no_barrier(browser: Browser, real: Path, kind: str) -> None:
         assert barriers(browser) == []
 
 
-@pytest.mark.parametrize("kind", ["index", "matrix", "op", "run"])
-def test_axe_finds_no_barrier_in_the_other_theme(browser: Browser, real: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_axe_finds_no_barrier_on_a_phone_in_the_other_theme(browser: Browser, real: Path, kind: str) -> None:
     theme = "light" if KINDS.index(kind) % 2 else "dark"
-    with media(browser, prefers_color_scheme=theme):
+    with media(browser, prefers_color_scheme=theme), screen(browser, 390, mobile=True):
         visit(browser, address_of(page_of(real, kind)))
         browser.execute_script("for (const one of document.querySelectorAll('details')) one.open = true")
         assert barriers(browser) == []
@@ -291,6 +291,20 @@ def test_arrows_go_from_cell_to_cell_and_the_tab_key_stops_once(browser: Browser
     browser.switch_to.active_element.send_keys("\ue011")  # home
     assert browser.execute_script(place) == [1, 0]
     assert browser.execute_script(script) == 1
+
+
+@pytest.mark.parametrize("kind", ["index", "gpu"])
+def test_every_table_of_statuses_is_one_stop_of_the_tab_key(browser: Browser, real: Path, kind: str) -> None:
+    visit(browser, address_of(page_of(real, kind)))
+    links = browser.find_elements("css selector", ".grid tbody a")
+    stops = browser.find_elements("css selector", ".grid tbody a:not([tabindex='-1'])")
+    assert (len(links) > 1, len(stops)) == (True, 1)
+    browser.execute_script("arguments[0].focus()", stops[0])
+    browser.switch_to.active_element.send_keys("\ue010")  # end
+    assert (
+        browser.switch_to.active_element
+        == links[browser.execute_script("return document.querySelectorAll('.grid tbody tr:first-child a').length - 1")]
+    )
 
 
 def test_the_matrix_turns_over_its_pages(browser: Browser, long: Path) -> None:

@@ -38,6 +38,7 @@ EVIDENCE_MEANINGS = (
 
 
 _NAMES = {
+    ("measured", False): "measured on AMD",
     ("measured", True): "recorded on AMD by another tool",
     ("stand-in", False): "measured on an NVIDIA stand-in",
     ("stand-in", True): "recorded on NVIDIA by another tool",

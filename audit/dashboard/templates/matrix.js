@@ -3,7 +3,7 @@
 // address: #status=divergent&q=mm&kind=gemm&dtype=float16&gpu=SLUG&rocm=ROCm%207.2&torch=2.13.0&evidence=measured
 // &versions=all&rows=dtype&page=2
 (() => {
-  const { data, plural, readHash, writeHash, choice, root } = rocmAuditSite;
+  const { data, plural, readHash, writeHash, choice, rove, root } = rocmAuditSite;
   const $ = (id) => document.getElementById(id);
   const table = $("matrix"), form = $("filters"), body = table.tBodies[0], head = table.tHead, pager = document.querySelector(".pager");
   const MOST_ROWS = 100, MOST_CELLS = 2000, NAMES = ["q", "kind", "dtype", "gpu", "rocm", "torch", "evidence", "versions", "rows"], TROUBLES = 4;
@@ -170,7 +170,7 @@
     $("filter-note").hidden = !filtered;
     $("filter-note").textContent = `Filtered: ${[...readHash()].map(([name, value]) => `${name} ${choice(form, name, value)}`).join(", ")}. ${$("shown").textContent}.`;
     drawPager(pages);
-    rove(body.querySelector("a"));
+    rove(body);
   }
   function drawPager(pages) {
     pager.replaceChildren(...(pages > 1 ? Array.from({ length: pages }, (_, i) => {
@@ -209,32 +209,10 @@
     await show();
   }
 
-  // One stop for the Tab key; arrows go from cell to cell.
-  function rove(link) {
-    for (const other of body.querySelectorAll("a")) other.tabIndex = -1;
-    if (link) link.tabIndex = 0;
-  }
-  body.addEventListener("focusin", (event) => { const link = event.target.closest("a"); if (link) rove(link); });
-  body.addEventListener("keydown", (event) => {
-    const cell = event.target.closest("td, th");
-    if (!cell) return;
-    const row = cell.parentElement, columns = [...row.children], x = columns.indexOf(cell), y = [...body.rows].indexOf(row);
-    const step = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[event.key];
-    let to = null;
-    if (step) {
-      for (let i = x + step[0], j = y + step[1]; !to && body.rows[j] && body.rows[j].cells[i]; i += step[0], j += step[1]) to = body.rows[j].cells[i].querySelector("a");
-    } else if (event.key === "Home") to = columns[0].querySelector("a");
-    else if (event.key === "End") to = columns.reverse().map((c) => c.querySelector("a")).find(Boolean);
-    else return;
-    event.preventDefault();
-    if (to) to.focus();
-  });
-
   let soon;
   form.addEventListener("input", () => { clearTimeout(soon); soon = setTimeout(() => { page = 1; keep(); show(); }, 80); });
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("reset", () => setTimeout(() => { page = 1; keep(); show(); }));
   addEventListener("hashchange", restore);
-  rove(body.querySelector("a"));
   if (location.hash) restore();
 })();

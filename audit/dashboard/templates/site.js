@@ -30,7 +30,30 @@ const rocmAuditSite = (() => {
   }
   // A word of the filters, as pages write it.
   const token = (text) => encodeURIComponent(text).replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
-  return { data, plural, readHash, writeHash, choice, token, root };
+  // A table of cells is one stop for the Tab key; arrows go from cell to cell.
+  function rove(body, link = body.querySelector("a")) {
+    for (const other of body.querySelectorAll("a")) other.tabIndex = -1;
+    if (link) link.tabIndex = 0;
+  }
+  function steer(event) {
+    const cell = event.target.closest("td, th"), step = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] }[event.key];
+    if (!cell || event.altKey || event.ctrlKey || event.metaKey) return;
+    const body = event.currentTarget, columns = [...cell.parentElement.children], x = columns.indexOf(cell), y = [...body.rows].indexOf(cell.parentElement);
+    let to = null;
+    if (step) {
+      for (let i = x + step[0], j = y + step[1]; !to && body.rows[j] && body.rows[j].cells[i]; i += step[0], j += step[1]) to = body.rows[j].cells[i].querySelector("a");
+    } else if (event.key === "Home") to = columns[0].querySelector("a");
+    else if (event.key === "End") to = columns.reverse().map((c) => c.querySelector("a")).find(Boolean);
+    else return;
+    event.preventDefault();
+    if (to) to.focus();
+  }
+  for (const body of document.querySelectorAll(".grid tbody")) {
+    body.addEventListener("focusin", (event) => { const link = event.target.closest("a"); if (link) rove(body, link); });
+    body.addEventListener("keydown", steer);
+    rove(body);
+  }
+  return { data, plural, readHash, writeHash, choice, token, rove, root };
 })();
 
 (() => { // the search
