@@ -99,10 +99,15 @@ class CpuRuns:
         In float32 before the rounding to half precision, also where terms cancel that the CPU's own run happens to have
         exactly; by Winograd's algorithm where libraries have it.
         """
-        single, winograd = single_operands(case, contents), winograd_of(case)
-        found = [] if single is None else [self.outputs(case, lambda: resolve(case.op), contents, [], single)]
-        found += [] if winograd is None else [self.outputs(case, lambda: winograd, contents, [])]
-        return [outputs for outputs in found if outputs]
+        single = single_operands(case, contents)
+        found = {} if single is None else self.outputs(case, lambda: resolve(case.op), contents, [], single)
+        return [*([found] if found else []), *self.by_winograd(case, contents)]
+
+    def by_winograd(self, case: Case, contents: Contents) -> list[Outputs]:
+        """What a convolution gives that libraries compute by Winograd's algorithm; none for all other calls."""
+        winograd = winograd_of(case)
+        found = {} if winograd is None else self.outputs(case, lambda: winograd, contents, [])
+        return [found] if found else []
 
 
 def operator(name: str) -> Callable[..., Any]:

@@ -19,6 +19,7 @@ from audit.replay.noise import LOW_PRECISION, Locality, locality_of, rounds_once
 from audit.replay.on_cpu import cpu_op, note_of
 from audit.replay.overload import resolve, written_operands
 from audit.replay.prepared import Prepared
+from audit.replay.sampled.plan import moves_of
 from audit.replay.spool import bytes_of
 from audit.replay.standards import OpStandard, standard_of
 from audit.replay.ties import tie_of
@@ -102,11 +103,25 @@ def _wide_and_moved(
     if seconds <= PERTURB_LIMIT_S and n_bytes(contents) <= REPEAT_LIMIT_BYTES:
         apart = widen.movable(case) if locality == "element" else [None]
         moved = [runs.wide(case, lambda: op, contents, mutated, True, name)[0] for name in apart]
+        moved = [further(case, wide, run) for run in moved]
         return wide, [*moved, *([] if mutated else runs.otherwise(case, contents))]
+    if winograd := runs.by_winograd(case, contents):
+        return wide, winograd
     if note_of(case):  # whose own error is that of one rounding
         return wide, [runs.moved_narrow(case, contents, mutated)]
     prepared.notes.append("noise from the CPU's own error alone: too large to run in fp64 twice")
     return wide, []
+
+
+def further(case: Case, wide: Outputs, moved: Outputs) -> Outputs:
+    """What ``moved`` inputs give, with long sums as far from ``wide`` as a plain order of summation may carry them."""
+    moves = moves_of(case) if moved else {}
+    return {
+        name: wide[name] + (tensor - wide[name]) * moves[name]
+        if name in moves and name in wide and tensor.shape == wide[name].shape
+        else tensor
+        for name, tensor in moved.items()
+    }
 
 
 # --- without one -------------------------------------------------------------------------------------------------
@@ -127,9 +142,11 @@ def _expect_without_kernel(prepared: Prepared, contents: Contents, standard: OpS
     prepared.outcome = Outcome("ok", message=f"no CPU kernel for this dtype or op; compared with {how} in fp64")
     # However long it takes: there is no same-dtype run whose error could stand in for the noise.
     moved, _ = runs.wide(case, op, contents, prepared.mutated, move=True)
+    moved = further(case, wide, moved)
+    others = runs.by_winograd(case, contents)
     for name, tensor in wide.items():
         kind, why = standard.of_output(name)
-        noise = change([moved], name, flat(tensor))
+        noise = max(change([run], name, flat(tensor)) for run in (moved, *others))
         values = None if kind == "metadata" else flat(tensor)
         prepared.expected[name] = Expected(name, fact_of(tensor), kind, why, None, values, noise, facts_known=False)
 

@@ -6,6 +6,7 @@ alone. So chosen columns, and weighted sums of columns, come at the price of as 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -48,9 +49,18 @@ class Bilinear(ABC):
     def depth(self) -> int: ...
 
     @property
-    def transforms(self) -> int:
-        """How often an algorithm in use rounds each factor to the operands' dtype before it multiplies."""
-        return 0
+    def moves(self) -> float:
+        """Rounding steps that both operands are moved by to show the noise: one, or in single and double precision so
+        many that a long sum in plain order is within what is allowed. Its partial sums are each rounded by half a step
+        and walk at random, which together is sqrt(depth) / 7 of what moves by one step make. In double precision the
+        reference has the same; in single precision it is half of that, of which eight times is allowed."""
+        shares = {torch.float64: 7.0, torch.float32: 14.0}
+        return max(1.0, math.sqrt(self.depth) / shares[self.dtype]) if self.dtype in shares else 1.0
+
+    def added(self, left: Tensor, right: Tensor, columns: Tensor, stream: Stream) -> Tensor | None:
+        """The square of what other algorithms in use add to the error of a row, [parts, rows], in units of ``right``;
+        see ``fast_convolutions``. None where all libraries sum products."""
+        return None
 
     @property
     @abstractmethod
@@ -85,6 +95,15 @@ class Bilinear(ABC):
         chosen = (torch.arange(n) if c is None else c for n, c in ((parts, None), (n_rows, rows), (n_columns, columns)))
         part, row, column = (index * stride for index, stride in zip(chosen, strides, strict=True))
         return part.view(-1, 1, 1) + row.view(1, -1, 1) + column
+
+    def elements(self, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Part, row and column of the elements at these places."""
+        parts, rows, columns = self.shape
+        strides = self.view(torch.empty(parts * rows * columns, device="meta")).stride()
+        part, within = places // (rows * columns), places % (rows * columns)
+        outer, inner = (1, 2) if strides[1] >= strides[2] else (2, 1)
+        found = {outer: within // strides[outer], inner: within % strides[outer]}
+        return part, found[1], found[2]
 
     @property
     def flops(self) -> float:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from audit.replay.sampled.bilinear import PIECE_BYTES, Bilinear, lines_of
+from audit.replay.sampled.fast_convolutions import added
 from audit.replay.stream import Stream
 
 #: Images, and rows of places in each, of which all channels are compared.
@@ -95,8 +96,19 @@ class Convolution(Bilinear):
         return 2 * super().flops  # the CPU's fp64 convolution makes half as many a second as its product
 
     @property
-    def transforms(self) -> int:
-        return 0 if self.geometry.n_kernel == 1 else 2  # Winograd's, of image and kernel: MIOpen and cuDNN choose it
+    def has_places(self) -> bool:
+        """Whether rows are the places of an image."""
+        return True
+
+    def added(self, left: Tensor, right: Tensor, columns: Tensor, stream: Stream) -> Tensor | None:
+        return None if self.geometry.n_kernel == 1 else added(self, left, right, columns, stream)
+
+    def beside(self, rows: Tensor) -> Tensor:
+        """Of each row the largest of those beside it, which small tiles mix with it, [parts, rows]."""
+        n = len(self.places_out)
+        pool = (torch.nn.functional.max_pool1d, torch.nn.functional.max_pool2d, torch.nn.functional.max_pool3d)[n - 1]
+        placed: Tensor = pool(rows.view(-1, 1, *self.places_out), 3, 1, 1)
+        return placed.flatten(1)
 
     @property
     def column_dim(self) -> int:
@@ -260,6 +272,13 @@ class WeightGradient(Convolution):
     @property
     def part_dim(self) -> int:
         return 1
+
+    @property
+    def has_places(self) -> bool:
+        return False
+
+    def beside(self, rows: Tensor) -> Tensor:
+        return rows
 
     def view(self, flat: Tensor) -> Tensor:
         parts, rows, columns = self.shape

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 
 import torch
@@ -42,6 +41,7 @@ class LinearOutput:
     left_out: Tensor
     reference: Tensor
     accumulation: Tensor
+    fast: Tensor | None
 
     def compare(self, result: Comparison, actual: Tensor) -> Comparison:
         view = self.form.view(actual)
@@ -95,7 +95,7 @@ class LinearOutput:
 
     @property
     def _made_of(self) -> str:
-        more = ", with those of a fast convolution" if self.form.transforms else ""
+        more = ", with those of a fast convolution" if self.fast is not None else ""
         return f"one rounding to the output's dtype and the accumulator's own{more}"
 
     def _accumulation(self, rounding: Tensor) -> Tensor:
@@ -109,9 +109,9 @@ class LinearOutput:
         squares = rounding * (12 / torch.finfo(self.form.dtype).eps ** 2 * 7 / 3)  # of c, by the mean mantissa
         walk = unit**2 / 3 * depth * (self.accumulation / 2 + squares / 3)
         cut = (unit * depth / _TOGETHER) ** 2 / 4 if self.form.dtype.itemsize == 2 else 0.0
-        eps = max(torch.finfo(operand.dtype).eps for operand in (self.form.left, self.form.right))
-        transformed = self.form.transforms * (eps / 2) ** 2 / 3
-        total = walk + cut * squares + (cut + transformed) * self.accumulation
+        total = walk + cut * (squares + self.accumulation)
+        if self.fast is not None:
+            total += self.fast
         if self.form.dtype == torch.float64:
             return total * 2  # the reference has the same
         return total + walk if self.form.dtype.itemsize == 2 else total  # as the reference has, see _fits_single
@@ -129,19 +129,25 @@ def prepared(form: Bilinear, stream: Stream) -> LinearOutput:
     work = torch.float32 if _fits_single(form, right, left_norms) else torch.float64
     exact, reference = _pass_over_left(form, columns, factors, right, left_norms.sqrt(), work)
     blocks, distinct = blocks_of(right.weights, keys_of(right.keys))
-    squares = form.alpha**2 * left_norms.unsqueeze(-1) * form.for_parts(_in_blocks(right.norms, blocks.squares))
-    return LinearOutput(form, together(exact_rows, exact), blocks, distinct, right.left_out, reference, squares)
+    exact, weighted = together(exact_rows, exact), form.for_parts(_in_blocks(right.norms, blocks.squares))
+    squares = form.alpha**2 * left_norms.unsqueeze(-1) * weighted
+    added, fast = form.added(left_norms, right.norms, columns, stream), None
+    if added is not None:
+        exact, fast = _with_noise(form, exact, added, right.norms), added.unsqueeze(-1) * weighted
+    return LinearOutput(form, exact, blocks, distinct, right.left_out, reference, squares, fast)
+
+
+def _with_noise(form: Bilinear, exact: Exact, added: Tensor, right_norms: Tensor) -> Exact:
+    """With at least the noise that is ``added`` to each row, in units of its column."""
+    part, row, column = form.elements(exact.places)
+    squares = added[part, row] * right_norms[part % right_norms.shape[0], column]
+    return dataclasses.replace(exact, noise=torch.maximum(exact.noise, squares.sqrt_()))
 
 
 def _moves(form: Bilinear, stream: Stream) -> Tensor:
-    """Factors of the products in an element when both operands are moved by one rounding step, up or down.
-
-    In float64, where no run of a lower precision shows it, by as many as a sum in plain order loses: its partial sums
-    are each rounded by half a step and walk at random, which together is sqrt(depth) / 7 of what the moves make.
-    """
+    """Factors of the products in an element when both operands are moved by ``form.moves`` steps, up or down."""
     n = min(_PERIOD, form.right.numel())
-    steps = max(1.0, math.sqrt(form.depth) / 7) if form.dtype == torch.float64 else 1.0
-    left, right = (torch.finfo(operand.dtype).eps * steps for operand in (form.left, form.right))
+    left, right = (torch.finfo(operand.dtype).eps * form.moves for operand in (form.left, form.right))
     return (stream.signs(n).to(torch.float64) * left + 1) * (stream.signs(n).to(torch.float64) * right + 1)
 
 

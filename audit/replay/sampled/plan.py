@@ -85,6 +85,18 @@ def _in_blocks(case: Case, spooled: Spooled) -> dict[str, Expected] | None:
     }
 
 
+def moves_of(case: Case) -> dict[str, float]:
+    """Of the outputs in single precision that are products with long sums: see ``Bilinear.moves``."""
+    base = base_of(case.op)
+    if case.op.partition("::")[0] != "aten" or base not in _KNOWN or case.grads is not None:
+        return {}
+    outputs = {name: output for name, output in _meta_outputs(case, 0).items() if output.dtype == torch.float32}
+    if not outputs:
+        return {}
+    forms = attempt(lambda: _forms(base, _arguments(case, bind(case, _on_meta, _META, 0)), outputs))
+    return {} if isinstance(forms, Outcome) else {name: form.moves for name, form in forms.items() if form.moves > 1}
+
+
 def _linear_or_attention(case: Case, operand: Operand, seed: int) -> dict[str, Expected] | None:
     base = base_of(case.op)
     if base in ATTENTIONS:
@@ -142,16 +154,17 @@ def _arguments(case: Case, bound: Bound) -> Mapping[str, Any]:
 def _meta_outputs(case: Case, seed: int) -> dict[str, torch.Tensor]:
     """The outputs by name, with shape, strides and dtype but no values; none where torch cannot tell them."""
 
-    def operand(_: int, spec: TensorSpec) -> torch.Tensor:
-        n = max(spec.extent, spec.offset + 1)
-        line = torch.empty(n, dtype=torch_dtype(spec.dtype), device=_META)
-        return torch.as_strided(line, spec.sizes, spec.strides, spec.offset)
-
     def run() -> dict[str, torch.Tensor]:
-        bound = bind(case, operand, _META, seed)
+        bound = bind(case, _on_meta, _META, seed)
         op = equivalent_of(case.op) or resolve(case.op)
         produced = with_mutated(case, bound, call(case, op, bound), written_operands(case))
         return {item.name: item.tensor for item in produced if item.tensor is not None}
 
     outputs = attempt(run)
     return {} if isinstance(outputs, Outcome) else outputs
+
+
+def _on_meta(_: int, spec: TensorSpec) -> torch.Tensor:
+    n = max(spec.extent, spec.offset + 1)
+    line = torch.empty(n, dtype=torch_dtype(spec.dtype), device=_META)
+    return torch.as_strided(line, spec.sizes, spec.strides, spec.offset)
