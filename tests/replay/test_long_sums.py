@@ -1,4 +1,4 @@
-"""A long product in float32 whose sums are made in plain order is healthy: its partial sums are rounded at every step."""
+"""A long product in float32 whose sums are made in plain order is healthy: partial sums are rounded at every step."""
 
 from __future__ import annotations
 
