@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import errno
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -75,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(error)
     except ModuleNotFoundError as error:
         if error.name != "torch":
-            raise
+            return _own_fault(error)
         return _fail(
             UsageError(
                 "tracing and replaying need torch, and this Python has none; install the build for your GPU", "no-torch"
@@ -88,11 +89,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         give_up_streams()  # the reader of our output went away; there is nobody left to tell
         return 3
+    except MemoryError:
+        return _fail(
+            UnfinishedError(
+                "memory ran out; what was written is kept, and a machine with more can go on", "out-of-memory"
+            )
+        )
     except OSError as error:  # a full disk or a lost folder, wherever it struck
         if error.errno == errno.ENAMETOOLONG:
             return _fail(UsageError("a name that was given is longer than the file system allows", "name-too-long"))
         _say(f"{error.strerror or error}: {error.filename or 'input or output'} [system-error]")
         return 3
+    except Exception as error:  # noqa: BLE001  # our fault; an exit code of 1 would say that a gate tripped
+        return _own_fault(error)
 
 
 def _fail(error: AuditError) -> int:
@@ -101,6 +110,15 @@ def _fail(error: AuditError) -> int:
         return code  # the tracing process has said why already
     _say(str(error))
     return error.exit_code
+
+
+def _own_fault(error: Exception) -> int:
+    """What nobody foresaw, with where it came from: whoever mends it needs the lines."""
+    from audit.report.text import printable
+
+    print(printable("".join(traceback.format_exception(error))), end="", file=sys.stderr)
+    told = f"a fault of rocm-audit itself: {type(error).__name__}; please report it with the lines above"
+    return _fail(UnfinishedError(told, "own-fault"))
 
 
 def _say(sentence: str) -> None:

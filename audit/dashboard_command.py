@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import audit
 from audit.errors import UnfinishedError
-from audit.run_folder import alone_in, make_folder
+from audit.run_folder import alone_in, made_folder
 from audit.terminal import add_output_options, is_live, print_result
 from audit.termination import termination_as_interrupt
 
@@ -61,10 +61,9 @@ def _dashboard(options: argparse.Namespace) -> int:
     from audit.dashboard.site_folder import check_folder
 
     check_folder(options.output, options.force)
-    make_folder(options.output)
     now = datetime.datetime.now(datetime.timezone.utc)
     try:
-        with alone_in(options.output), termination_as_interrupt():
+        with made_folder(options.output), alone_in(options.output), termination_as_interrupt():
             progress = _Progress(options.quiet)
             built = build(options.runs, options.output, _cache(options.cache), audit.__version__, now, progress)
     except KeyboardInterrupt as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from audit.errors import UnfinishedError, UsageError
 from audit.option_values import gate_formats
+from audit.printed_result import print_warnings
 from audit.terminal import add_output_options, has_colour, print_result, terminal_width
 
 if TYPE_CHECKING:
@@ -96,8 +97,7 @@ def read_side(path: Path) -> Side:
     if path.suffix == ".json":
         return read_expectations(path)
     run = read_run(path)
-    for warning in run.warnings:
-        print(f"rocm-audit: {warning}", file=sys.stderr)
+    print_warnings(run)
     return side_of(judge(run))
 
 

@@ -7,22 +7,31 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from audit.report.text import printable
+from audit.run_records import Run
 from audit.schema import NotAudited, Source
 from audit.terminal import has_colour, print_result, terminal_width
 from audit.verdicts import Judgement
 
 
 def print_judgement(judgement: Judgement, folder: Path, options: argparse.Namespace) -> None:
-    """As a person or a machine wants it; ``folder`` is where the page is."""
+    """As a person or a machine wants it, behind what is wrong with the file; ``folder`` is where the page is."""
     from audit.report.summary import summary
     from audit.report.terminal import render_terminal
 
+    print_warnings(judgement.run)
     if options.json:
         print_result(summary(judgement))
         return
     home = folder if folder.suffix != ".jsonl" else folder.parent
     page = home / "report.html" if "html" in options.format else None
     print_result(render_terminal(judgement, terminal_width(), has_colour(sys.stdout), page, options.verbose))
+
+
+def print_warnings(run: Run) -> None:
+    """What is wrong with a run file and did not keep it from being read."""
+    for warning in run.warnings:
+        print(f"rocm-audit: {printable(warning)}", file=sys.stderr)
 
 
 def print_missed(source: Source, not_audited: Sequence[NotAudited]) -> bool:

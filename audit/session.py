@@ -5,6 +5,7 @@ torch is loaded by what replays and never by what judges: ``report`` on a machin
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from audit.errors import UsageError
@@ -12,7 +13,7 @@ from audit.imported_run import find_other, finished_run, is_finished, write_run
 from audit.judged_folder import judge_folder
 from audit.measured_run import BUDGET_SPENT, predict_only, replay_all
 from audit.recorded_trace import obtain_trace, pretended_gpu
-from audit.run_folder import alone_in, clear_folder, find_folder, make_folder
+from audit.run_folder import alone_in, check_no_run, clear_folder, find_folder, made_folder
 from audit.run_options import RunOptions
 from audit.run_records import Run, RunEnd
 from audit.schema import Status
@@ -36,11 +37,12 @@ def run(options: RunOptions, progress: Progress) -> tuple[Judgement, int]:
         check_playable(options.target, device, options.fake, options.private)
     if other is not None and device.startswith(("sim", "cpu", "none")):
         raise UsageError(f"--compare sets times of a GPU beside times of a GPU, and {device} has none", "bad-arguments")
-    (find_folder if options.resume else make_folder)(options.output)
-    with alone_in(options.output), termination_as_interrupt():
+    with _folder_of(options), alone_in(options.output), termination_as_interrupt():
         if not options.resume:
-            clear_folder(options.output, options.force)
+            check_no_run(options.output, options.force)
         trace = obtain_trace(options, progress)
+        if not options.resume:
+            clear_folder(options.output, keeps_trace=True)  # only now: a target that is refused costs no run
         if device == "none":
             end = predict_only(options, pretended_gpu(options.gpu), trace)
         else:
@@ -49,6 +51,14 @@ def run(options: RunOptions, progress: Progress) -> tuple[Judgement, int]:
                 end = play_step(options, device, pretended_gpu(options.gpu), progress)
         judgement = judge_folder(options.output, options.formats, other)
     return judgement, exit_code(judgement, end, options.fail_on)
+
+
+def _folder_of(options: RunOptions) -> AbstractContextManager[None]:
+    """The run's folder, new or as it was left. Raises UsageError."""
+    if not options.resume:
+        return made_folder(options.output)
+    find_folder(options.output)
+    return nullcontext()
 
 
 def _import(options: RunOptions, other: Run | None, progress: Progress) -> tuple[Judgement, int]:
@@ -67,9 +77,9 @@ def _import(options: RunOptions, other: Run | None, progress: Progress) -> tuple
             )
     progress.phase(f"reading {options.target.name}")
     run = finished_run(options.target)
-    make_folder(options.output)
-    with alone_in(options.output), termination_as_interrupt():
-        clear_folder(options.output, options.force)
+    with made_folder(options.output), alone_in(options.output), termination_as_interrupt():
+        check_no_run(options.output, options.force)
+        clear_folder(options.output, keeps_trace=False)
         end = write_run(run, options.output)
         judgement = judge_folder(options.output, options.formats, other)
     return judgement, exit_code(judgement, end, options.fail_on)

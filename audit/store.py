@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import io
 import os
-import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +20,7 @@ from audit import strict_json
 from audit.codec import DecodeError, decode, encode
 from audit.drift_records import Drift, DriftEnd, DriftStarted, DriftStep
 from audit.errors import UnfinishedError, UsageError
+from audit.ordinary_file import open_ordinary
 from audit.run_records import Alternative, Run, RunEnd, RunHeader, Trying
 from audit.schema import EVIDENCE_BY_BACKEND, FORMAT_VERSION, Case, Measurement
 from audit.validity import check_amounts, check_case, check_step
@@ -142,10 +142,13 @@ def read_content(path: Path, content: bytes, known: dict[bytes, Case] | None = N
 def _lines(path: Path) -> Iterator[bytes]:
     """The lines with their ends; the last has none where it was cut off. Raises UsageError before one of no measure."""
     try:
-        with path.open("rb") as file:
-            facts = os.fstat(file.fileno())
-            if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_RUN_BYTES:
-                raise UsageError(f"cannot read {path}: it is no file, or has {facts.st_size} bytes", "unreadable-run")
+        with open_ordinary(path) as file:
+            n_bytes = os.fstat(file.fileno()).st_size
+            if n_bytes > MAX_RUN_BYTES:
+                raise UsageError(
+                    f"{path} has {n_bytes:,} bytes, over {MAX_RUN_BYTES:,}; audit the program in parts",
+                    "unreadable-run",
+                )
             yield from _checked(path, file)
     except OSError as error:
         raise UsageError(f"cannot read the run file {path}: {error.strerror}", "unreadable-run") from error
@@ -203,7 +206,8 @@ def _assemble(path: Path, lines: Iterable[bytes], known: dict[bytes, Case] | Non
             end = _decode(path, number, RunEnd, content)
             started.difference_update(_known_key(path, number, key, cases) for key in end.given_back)
     if header is None:
-        raise UsageError(f"{path} is not a run file: it is empty", "not-a-run")
+        why = "its first line has no end" if warnings else "it is empty"
+        raise UsageError(f"{path} is not a run file: {why}", "not-a-run")
     if len(cases) < header.n_cases:
         warnings += (f"{path}: {header.n_cases - len(cases)} of {header.n_cases} cases are missing",)
     return Run(

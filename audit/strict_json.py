@@ -15,6 +15,14 @@ from typing import Any, NoReturn
 MAX_VALUES = 1 << 24
 #: A run of digits that may be an integer beyond 64 bits, which have 19 or 20.
 _MANY_DIGITS = re.compile(rb"\d{19}")
+#: How a text begins that is none, or is not UTF-8: programs and shells of Windows write such files.
+_OTHER_FORMS = (
+    (b"\x1f\x8b", "it is compressed; unpack it with gunzip"),
+    (b"PK\x03\x04", "it is a ZIP archive; unpack it"),
+    (b"\xff\xfe", "it is UTF-16; write it as UTF-8"),
+    (b"\xfe\xff", "it is UTF-16; write it as UTF-8"),
+    (b"\xef\xbb\xbf", "it begins with a byte order mark; write it as UTF-8 without one"),
+)
 #: Escapes in order of reading: a backslash, a surrogate pair, half of one.
 _ESCAPES = re.compile(r"\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u[dD][89a-fA-F]..")
 _HALF = 6
@@ -32,10 +40,16 @@ def _whole(escape: str) -> str:
 
 def loads(data: bytes, max_values: int = MAX_VALUES) -> Any:
     """The content of ``data``, which is UTF-8. Raises ValueError with what is wrong with it."""
+    for beginning, what in _OTHER_FORMS:
+        if data.startswith(beginning):
+            raise ValueError(what)
     n_values = data.count(b",") + data.count(b"[") + data.count(b"{") + 1
     if n_values > max_values:
         raise ValueError(f"its JSON may hold {n_values} values, more than {max_values}")
-    text = data.decode()
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"it is no UTF-8: {data[error.start]:#04x} at byte {error.start}") from error
     if "\\u" in text and any(len(match[0]) == _HALF for match in _ESCAPES.finditer(text)):
         raise ValueError("its JSON has half a surrogate pair")
     # The hook takes as long as all the rest, and is needed for few texts.

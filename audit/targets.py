@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from audit.errors import UsageError
 from audit.importers.registry import IMPORTERS, Importer, find_importer
 from audit.opset.ranks import rank_files
+from audit.ordinary_file import read_ordinary
 
 TargetKind: TypeAlias = Literal["script", "module", "opset", "config", "exported", "recording"]
 #: The largest published config.json has some 200 KB, most of it names of classes.
@@ -67,6 +68,8 @@ def find_target(name: str, is_module: bool, arguments: tuple[str, ...]) -> Targe
         raise UsageError(
             f"{path} is a folder; give a Python script, or use `rocm-audit report {path}` for a run", "no-target"
         )
+    if not path.is_file():
+        raise UsageError(f"{path} is no ordinary file, and cannot be read twice; give a file", "no-target")
     if path.suffix == ".pt2":
         return Target("exported", path.name, path, _none(arguments, path, "an exported program"))
     if path.suffix == ".json" and _is_config(path):
@@ -97,9 +100,7 @@ def _is_config(path: Path) -> bool:
     if path.name == "config.json":
         return True
     try:
-        if path.stat().st_size > MAX_CONFIG_BYTES:
-            return False
-        content = json.loads(path.read_bytes())
+        content = json.loads(read_ordinary(path, MAX_CONFIG_BYTES))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(content, dict) and "model_type" in content

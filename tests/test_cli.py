@@ -64,6 +64,41 @@ def test_a_name_that_no_file_system_takes_is_wrong_use(words: list[str], capsys:
     assert re.search(r"\[(name-too-long|unreadable-[a-z]+|no-target)\]$", capsys.readouterr().err.rstrip())
 
 
+@pytest.mark.parametrize(
+    ("raised", "slug"),
+    [
+        (MemoryError(), "out-of-memory"),
+        (KeyError("\x1b[31m"), "own-fault"),
+        (ModuleNotFoundError(name="x"), "own-fault"),
+    ],
+)
+def test_what_nobody_foresaw_is_no_tripped_gate(
+    raised: Exception, slug: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python's own exit code for it is 1."""
+
+    def fail(_: Path) -> None:
+        raise raised
+
+    monkeypatch.setattr("audit.store.read_run", fail)
+    assert main(["gate", "a", "b"]) == 3
+    told = capsys.readouterr().err
+    assert told.rstrip().endswith(f"[{slug}]")
+    assert ("in fail" in told) == (slug == "own-fault"), "where it came from"
+    assert "\x1b" not in told
+
+
+@pytest.mark.parametrize("words", [["report"], ["run", "--device", "none"], ["gate", "p.json"]])
+def test_a_named_pipe_is_not_waited_for(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("p.json", "p.jsonl"):
+        os.mkfifo(name)
+        assert main([*words, name]) == 2
+        assert re.search(r"\[(unreadable-run|not-a-run|no-target|not-a-baseline)\]$", capsys.readouterr().err.rstrip())
+
+
 def test_a_trace_into_a_file_taken_for_a_folder_is_refused_before_the_program_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -43,7 +43,11 @@ def test_a_backslash_before_ud800_is_no_surrogate() -> None:
         (b"18446744073709551616", "beyond 64 bits"),
         (b"-9223372036854775809", "beyond 64 bits"),
         (b'{"a":1} x', "Extra data"),
-        (b"\xef\xbb\xbf1", "BOM"),
+        (b"\xef\xbb\xbf1", "byte order mark"),
+        ("1".encode("utf-16"), "UTF-16"),
+        (b"\x1f\x8b\x08", "gunzip"),
+        (b"PK\x03\x04", "ZIP archive"),
+        (b'"\xe4"', "no UTF-8: 0xe4 at byte 1"),
     ],
 )
 def test_what_we_do_not_write_is_refused(text: bytes, reason: str) -> None:

@@ -6,7 +6,6 @@ bounded, and what is left out is told with a reason.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import stat
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from audit.dashboard.change_rows import LeftOut
 from audit.errors import UsageError
+from audit.ordinary_file import open_ordinary
 from audit.report.text import one_line
 
 RUN_FILE = "run.jsonl"
@@ -145,21 +145,11 @@ def _leave_out(left_out: list[LeftOut], label: str, *, slug: str, reason: str) -
 # --- files ----------------------------------------------------------------------------------------------------------
 
 
-def open_run(path: Path, follow: bool) -> int:
-    """A descriptor of a regular file. Raises OSError for a link (unless ``follow``), a pipe, a device."""
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
-    descriptor = os.open(path, flags)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no regular file")
-    return descriptor
-
-
 def _looked_at(path: Path, label: str, is_given: bool, left_out: list[LeftOut]) -> RunFile | None:
     """The file with its digests; None where it is left out, or a file of another kind that nobody called a run."""
     is_named = is_given or path.name == RUN_FILE
     try:
-        with os.fdopen(open_run(path, follow=is_given), "rb") as file:
+        with open_ordinary(path, follow=is_given) as file:
             n_bytes = os.fstat(file.fileno()).st_size
             first = file.read(len(_HEADER))
             if first != _HEADER and not is_named:

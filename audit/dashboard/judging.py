@@ -18,8 +18,9 @@ from typing import TypeAlias
 
 from audit.dashboard.change_rows import LeftOut
 from audit.dashboard.digest import Digest, digest
-from audit.dashboard.gather import MAX_RUN_BYTES, RUN_FILE, RunFile, open_run
+from audit.dashboard.gather import MAX_RUN_BYTES, RUN_FILE, RunFile
 from audit.errors import AuditError
+from audit.ordinary_file import open_ordinary
 from audit.report.text import one_line
 from audit.rules.judge import judge
 from audit.schema import Case
@@ -78,7 +79,7 @@ def judge_files(files: Sequence[RunFile]) -> Iterator[tuple[RunFile, Judged]]:
 def judge_file(file: RunFile) -> Judged:
     """Reads and judges one file."""
     try:
-        with os.fdopen(open_run(file.path, follow=True), "rb") as opened:
+        with open_ordinary(file.path) as opened:
             content = opened.read(MAX_RUN_BYTES + 1)
         if len(content) > MAX_RUN_BYTES:
             return LeftOut(

@@ -15,6 +15,7 @@ from audit import strict_json
 from audit.codec import DecodeError, decode, encode
 from audit.errors import UsageError
 from audit.knowledge.kernels import classify_kernel
+from audit.ordinary_file import read_ordinary
 from audit.rules.speed import TIMED
 from audit.run_records import UNCHANGED, Run
 from audit.schema import EVIDENCE_BY_BACKEND, DeviceInfo, Evidence, Measurement, Phase, Status
@@ -203,9 +204,7 @@ def read_expectations(path: Path) -> Side:
     Raises UsageError for a file that is none, or of a newer format.
     """
     try:
-        if path.stat().st_size > MAX_EXPECTATIONS_BYTES:
-            raise UsageError(f"{path} has over {MAX_EXPECTATIONS_BYTES} bytes, too many", "not-a-baseline")
-        content = strict_json.loads(path.read_bytes())
+        content = strict_json.loads(read_ordinary(path, MAX_EXPECTATIONS_BYTES))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", "not-a-baseline") from error
     except ValueError as error:

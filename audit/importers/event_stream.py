@@ -12,19 +12,22 @@ import gzip
 import json
 import os
 import re
-import stat
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from audit.errors import UsageError
+from audit.ordinary_file import open_ordinary
 
 _PIECE_BYTES = 1 << 20
 #: One event. Fused optimizers name a thousand tensors in some 200 KB.
 _MAX_VALUE_CHARS = 1 << 24
 #: Decompressed. A step of a large model with Python stacks has a few GB.
 _MAX_BYTES = 1 << 35
+#: Text for each byte of a compressed file, from so much text on. Real traces have 15 to 40; only what repeats itself
+#: without end has more.
+_MAX_RATIO, _FREE_BYTES = 250, 1 << 28
 #: ``-Infinity``, or an escape of twelve characters.
 _LONGEST_WORD = 12
 #: What stands between events, mostly without a blank.
@@ -50,10 +53,7 @@ class EventStream:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
-            with os.fdopen(descriptor, "rb") as file:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise UsageError(f"{self.path} is no file", "unreadable-recording")
+            with open_ordinary(self.path) as file:
                 yield from self._read(_Text(self.path, file))
         except OSError as error:
             raise UsageError(f"cannot read {self.path}: {error.strerror or error}", "unreadable-recording") from error
@@ -64,6 +64,7 @@ class EventStream:
                 yield from self._events(text)
             else:
                 yield from self._members(text)
+            text.expect_end()
         except _CutOffError as error:
             self.cut_off = f"the file ends too early, after {self.n_events} events{error}"
         except (ValueError, RecursionError) as error:
@@ -90,6 +91,7 @@ class EventStream:
                     raise ValueError(f"there are over {_MAX_VALUE_CHARS} characters beside them")
             if text.next_char() != "}":
                 text.expect(",")
+        text.expect("}")
 
     def _events(self, text: _Text) -> Iterator[dict[str, Any]]:
         """Chrome's format allows a comma behind the last event, and some writers leave it."""
@@ -116,6 +118,7 @@ class _Text:
         start = file.read(2)
         file.seek(0)
         self._path = path
+        self._file_bytes = os.fstat(file.fileno()).st_size
         # One step of decompression at a time: ``read`` would lose what it has when it meets an early end.
         self._read = gzip.GzipFile(fileobj=file).read1 if start == _GZIP else file.read
         # Kernel names of some profilers are cut in the middle of a character.
@@ -152,6 +155,14 @@ class _Text:
             raise ValueError(f"expected {char!r}, got {found!r}")
         self._at += 1
 
+    def expect_end(self) -> None:
+        """Nothing stands behind what was read; two traces in one file are no trace."""
+        try:
+            found = self.next_char()
+        except _CutOffError:
+            return
+        raise ValueError(f"{found!r} stands behind the end; two files were put into one")
+
     def value(self) -> Any:
         """The next value, whole."""
         self.next_char()
@@ -165,6 +176,8 @@ class _Text:
                 if len(self._text) - self._at > _MAX_VALUE_CHARS:
                     raise ValueError(f"there is a value of over {_MAX_VALUE_CHARS} characters") from error
                 self._more()
+            except ValueError as error:  # Python's own limit: reading a number takes the square of its digits
+                raise ValueError("there is a number of thousands of digits") from error
             else:
                 if end == len(self._text) and not self._ended and not isinstance(value, (dict, list, str)):
                     self._more_or_end()  # a number may go on
@@ -203,5 +216,10 @@ class _Text:
         if self._n_bytes > _MAX_BYTES:
             raise UsageError(
                 f"{self._path} has more than {_MAX_BYTES >> 30} GiB of text; record fewer steps", "too-large-recording"
+            )
+        if self._n_bytes > max(_FREE_BYTES, _MAX_RATIO * self._file_bytes):
+            raise UsageError(
+                f"{self._path} unpacks to over {_MAX_RATIO} times its {self._file_bytes:,} bytes, as no trace does",
+                "too-large-recording",
             )
         return data

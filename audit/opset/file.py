@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import stat
 import struct
 import zipfile
 from collections import deque
@@ -25,6 +24,7 @@ from audit.codec import DecodeError, decode, encode
 from audit.errors import UnfinishedError, UsageError
 from audit.opset.archive import Member, blocks_of, member_info, members_of, read_member
 from audit.opset.tensors import Tensor, check_tensors, tensors_in
+from audit.ordinary_file import open_ordinary
 from audit.schema import EVIDENCE_BY_BACKEND, FORMAT_VERSION, Trace
 from audit.validity import check_amounts, check_cases
 
@@ -156,9 +156,7 @@ def _write(sink: BinaryIO, block: bytes, target: Path) -> None:
 def _reading(path: Path) -> Iterator[BinaryIO]:
     """The file, where it is one; turns whatever a damaged or hostile file makes the readers raise into one sentence."""
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UsageError(f"cannot read {path}: it is no ordinary file", "unreadable-opset")
+        with open_ordinary(path) as file:
             yield file
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", "unreadable-opset") from error
@@ -167,11 +165,6 @@ def _reading(path: Path) -> Iterator[BinaryIO]:
         raise UsageError(f"{path} is not an .audit file, or it is damaged: {reason}", "not-an-opset") from error
     except (ValueError, struct.error) as error:
         raise UsageError(f"{path} is not an .audit file, or it is damaged: {error}", "not-an-opset") from error
-
-
-def _without_waiting(name: str | Path, flags: int) -> int:
-    """A named pipe under the name must not make the audit wait for its other end."""
-    return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 # --- what a stranger's file may say --------------------------------------------------------------------------------

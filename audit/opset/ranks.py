@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from audit.errors import UsageError
-from audit.opset.file import read_opset, replacing
+from audit.opset.file import check_values, open_opset, replacing
 from audit.opset.merging import merge_opsets
 from audit.schema import Trace
 
@@ -39,8 +39,9 @@ def copy_or_merge(path: Path, target: Path) -> Trace:
         if not files:
             raise UsageError(f"no rank files like {path.stem}.rank0.audit to merge", "unreadable-opset")
         return merge_opsets(files, [f"rank {_rank_of(file)}" for file in files], target, "ranks")
-    trace = read_opset(path)
+    opset = open_opset(path)
+    check_values(opset)  # what is damaged is not to take the place of what is not
     if path.resolve() != target.resolve():
         with path.open("rb") as source, replacing(target) as copy:
             shutil.copyfileobj(source, copy, 1 << 20)
-    return trace
+    return opset.trace

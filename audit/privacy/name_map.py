@@ -10,6 +10,7 @@ from pathlib import Path
 from audit import strict_json
 from audit.errors import UsageError
 from audit.opset.file import replacing
+from audit.ordinary_file import read_ordinary
 from audit.pseudonyms import restored, run_with_texts
 from audit.run_records import Run
 from audit.schema import FORMAT_VERSION
@@ -49,8 +50,7 @@ def write_map(path: Path, name_map: NameMap) -> None:
 def read_map(path: Path) -> NameMap:
     """Raises UsageError for a missing file, and for one that is no map."""
     try:
-        with path.open("rb") as file:
-            content = strict_json.loads(file.read(_MAX_BYTES))
+        content = strict_json.loads(read_ordinary(path, _MAX_BYTES))
     except OSError as error:
         raise UsageError(f"cannot read the names {path}: {error.strerror}", "not-a-name-map") from error
     except ValueError as error:

@@ -49,6 +49,10 @@ def write(judgement: Judgement, formats: Iterable[str], folder: Path, values: Pa
             raise UsageError(f"no report format {name!r}; there are {', '.join(REPORTERS)}", "unknown-format")
     from audit.report.repro import write_repros  # after the formats were checked: it is the costly part
 
+    if (folder / "repro").is_symlink():
+        raise UnfinishedError(
+            f"{folder / 'repro'} is a symbolic link, through which nothing is written; remove it", "unwritable-output"
+        )
     write_repros(judgement, folder / "repro", values)
     return [write_text(folder / REPORTERS[name].file_name, REPORTERS[name].render(judgement)) for name in wanted]
 
@@ -58,7 +62,8 @@ def write_text(path: Path, content: str) -> Path:
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+        partial.unlink(missing_ok=True)  # a link under this name, in a folder from elsewhere, is not written through
+        with partial.open("x", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -385,6 +385,7 @@ def test_arguments_that_cannot_be_keep_their_time_and_lose_their_case(
         (b'{"traceEvents": ' + b"[" * 200_000, "unreadable-recording"),
         (b'{"traceEvents": [{"ts": ' + b"9" * 5000 + b"}]}", "unreadable-recording"),
         (b'{"traceEvents": [{"name": "' + b"x" * (1 << 25), "unreadable-recording"),
+        (b'{"traceEvents": []} {"traceEvents": []}', "unreadable-recording"),
         (b'{"a": "' + b'x", "b": "'.join([b"x" * (1 << 20)] * 20) + b'"}', "unreadable-recording"),
         (b"\x1f\x8b\x08\x00 and no more", "no-device-records"),
     ],
@@ -406,6 +407,24 @@ def test_more_than_memory_is_meant_to_hold_is_refused(
     names = (f"kernel number {n}" for n in range(61))
     with pytest.raises(UsageError, match="too-large-recording"):
         read(tmp_path, *(kernel(name, 20, 2) for name in names))
+
+
+def test_a_small_file_that_unpacks_without_end_is_refused_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("audit.importers.event_stream._FREE_BYTES", 1 << 20)
+    path = tmp_path / "t.json.gz"
+    path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * (1 << 24)))
+    with pytest.raises(UsageError, match=r"unpacks to over 250 times its [\d,]+ bytes.*\[too-large-recording\]"):
+        read_recording(path)
+
+
+def test_what_a_download_left_behind_a_trace_does_no_harm(tmp_path: Path) -> None:
+    content = gzip.compress(json.dumps({"traceEvents": [kernel("k", 1, 2)]}).encode())
+    (tmp_path / "t.json.gz").write_bytes(content + b"<html>")
+    run = read_recording(tmp_path / "t.json.gz")
+    assert run.end is not None
+    assert run.end.complete
 
 
 def test_a_named_pipe_is_not_waited_for(tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ def test_a_damaged_or_newer_trace_is_refused(cli: Cli, device: str, opset: Path,
         done = cli("run", path, "--device", device, "-o", tmp_path / name)
         assert sentence(done.stderr).endswith("[not-an-opset]")
         assert done.returncode == 2
+        assert not (tmp_path / name).exists(), "no folder is made for nothing"
     with zipfile.ZipFile(tmp_path / "newer.audit", "w") as archive:
         archive.writestr("trace.json", json.dumps({"format_version": 99}))
     done = cli("run", tmp_path / "newer.audit", "--device", device, "-o", tmp_path / "newer")
@@ -99,6 +100,7 @@ def test_a_run_file_cut_in_a_line_is_reported_and_its_whole_lines_are_kept(
     file.write_bytes(b"".join(lines[:-2]) + lines[-2][:40])
     done = cli("report", tmp_path / "run", "--format", "json")
     assert done.returncode == 0, done.stderr
+    assert sentence(done.stderr).endswith("the last line was cut off and is dropped")
     verdicts = json.loads((tmp_path / "run" / "summary.json").read_text())["verdicts"]
     assert [v["status"] for v in verdicts].count("supported") >= len(verdicts) - 1
     file.write_bytes(lines[0].replace(b'"format_version":1', b'"format_version":7') + b"".join(lines[1:]))
@@ -106,6 +108,24 @@ def test_a_run_file_cut_in_a_line_is_reported_and_its_whole_lines_are_kept(
     assert sentence(done.stderr).endswith("[newer-format]")
     file.write_bytes(b"".join(lines[:3]) + b"{broken\n" + b"".join(lines[3:]))
     assert "run.jsonl:4" in sentence(cli("report", tmp_path / "run").stderr)
+
+
+def test_a_run_is_replaced_by_one_that_can_be_made_and_by_no_other(
+    cli: Cli, device: str, opset: Path, tmp_path: Path
+) -> None:
+    run, damaged = tmp_path / "run", tmp_path / "damaged.audit"
+    assert cli("run", opset, "--device", device, "-o", run).returncode == 0
+    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    whole = bytearray(opset.read_bytes())
+    whole[whole.index(b"values.safetensors") + 2_000] ^= 1  # in the values, whose checksum it breaks
+    damaged.write_bytes(whole)
+    done = cli("run", damaged, "--device", device, "-o", run, "--force")
+    assert sentence(done.stderr).endswith("[not-an-opset]")
+    assert {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()} == before
+    done = cli("run", run / "cases.audit", "--device", device, "-o", run, "--force", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    assert (run / "cases.audit").read_bytes() == before["cases.audit"]
+    assert not (run / "report.html").exists(), "it would be one of the run before"
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not Path("/dev/full").exists(), reason="needs root to mount a small disk")
