@@ -180,5 +180,6 @@ _NAMES: Mapping[str, Any] = {
     "HISTOGRAM_HEIGHT": errors.HEIGHT,
     "ICICLE_WIDTH": modules.WIDTH,
     "MAX_LINKS": modules.MAX_LINKS,
+    "leaves": modules.leaves,
     "shape_of": shape_of,
 }

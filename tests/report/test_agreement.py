@@ -124,6 +124,27 @@ def test_numbers_that_were_compared_and_that_were_not_are_all_cases(judged: Judg
     assert answer.startswith(f"Not in {beyond} of {n} compared cases")
 
 
+def microseconds(shown: str) -> float:
+    """Of ``12.3 ms``, which has three digits."""
+    number, unit = shown.replace(",", "").split(" ")
+    return float(number) * {"µs": 1.0, "ms": 1e3, "s": 1e6}[unit]
+
+
+def test_what_a_step_takes_and_what_is_not_in_it_are_the_device_time_of_all_calls(judged: Judgement) -> None:
+    found, answer = summary(judged), all_of(told_by(judged)["What does a step cost?"])
+    takes = re.search(r"A step \(of (\d+), on average\) takes ([\d.,]+ \w+) of device time", answer)
+    if judged.run.header.device.backend not in ("hip", "cuda"):
+        assert takes is None
+        return
+    assert takes is not None
+    apart = re.findall(r"([\d.,]+ [µm]?s) of (?:copies|views)", answer)
+    total_us = sum(verdict["total_us"] or 0.0 for verdict in found["verdicts"])
+    assert total_us == pytest.approx(found["coverage"]["device_time"]["total"])
+    assert microseconds(takes[2]) == pytest.approx(found["step"]["us"], rel=0.01)
+    shown_us = microseconds(takes[2]) + sum(microseconds(shown) for shown in apart)
+    assert shown_us * int(takes[1]) == pytest.approx(total_us, rel=0.01)
+
+
 def test_what_to_change_counts_the_findings_of_the_summary(judged: Judgement) -> None:
     n_found = sum(v["status"] not in ("supported", "inconclusive") for v in summary(judged)["verdicts"])
     answer = all_of(told_by(judged)["What do I change?"])

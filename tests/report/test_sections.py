@@ -15,7 +15,7 @@ from audit.report.sections.axis import LogAxis
 from audit.report.sections.beside import beside
 from audit.report.sections.errors import HIGHEST, LOWEST, bin_of, errors
 from audit.report.sections.module_tree import Node, module_tree
-from audit.report.sections.modules import MAX_NODES, WIDTH, modules
+from audit.report.sections.modules import MAX_NODES, WIDTH, leaves, modules
 from audit.report.sections.roofline import roofline
 from audit.report.sections.section import Material
 from audit.report.sections.shapes import mark_path
@@ -160,6 +160,10 @@ def rows_in(make_judgement: Callable[..., Judgement], *modules: tuple[str, ...])
     return replace(judgement, verdicts=verdicts)
 
 
+def flat(nodes: tuple[Node, ...]) -> list[Node]:
+    return [found for node in nodes for found in (node, *flat(node.children))]
+
+
 def paths(nodes: tuple[Node, ...]) -> list[str]:
     return [path for node in nodes for path in (node.path, *paths(node.children))]
 
@@ -198,6 +202,14 @@ def test_the_worst_status_goes_up_to_the_root(make_judgement: Callable[..., Judg
     a, b = tree
     assert (a.status, a.n_by_status) == ("divergent", (("divergent", 1), ("supported", 1)))
     assert b.status == "supported"
+
+
+def test_cases_of_one_op_in_a_module_are_one_leaf_and_none_is_lost(llama_judgement: Judgement) -> None:
+    nodes = [node for node in flat(module_tree(case_rows(llama_judgement))) if node.own]
+    grouped = [leaves(node) for node in nodes]
+    assert [sum(leaf.n for leaf in found) for found in grouped] == [len(node.own) for node in nodes]
+    assert all(len({(leaf.status, leaf.op) for leaf in found}) == len(found) for found in grouped)
+    assert any(leaf.n > 1 for found in grouped for leaf in found)
 
 
 def test_the_icicle_fills_its_width_and_no_piece_leaves_its_parent(llama_judgement: Judgement) -> None:

@@ -38,7 +38,9 @@ def _total_text(judgement: Judgement, coverage: Coverage) -> str:
     if coverage.unit != "device_time":
         return total
     n_timed = sum(verdict.device_us is not None for verdict in judgement.verdicts)
-    return f"{total} over {n_timed:,} of {text.plural(len(judgement.verdicts), 'case')}"
+    n_steps = judgement.run.header.source.n_steps or 1
+    of_steps = f" in {n_steps:,} steps" if n_steps > 1 else ""
+    return f"{total}{of_steps}, over {n_timed:,} of {text.plural(len(judgement.verdicts), 'case')}"
 
 
 def _shares(coverage: Coverage) -> list[tuple[Status, float]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from audit.report import text
 from audit.report.legend import STATUS_TEXTS
+from audit.report.rows import CaseRow
 from audit.report.sections.module_tree import Node, module_tree
 from audit.report.sections.section import Material, Section, titled
 from audit.schema import Status
@@ -35,6 +36,16 @@ class Piece:
 
 
 @dataclass(frozen=True)
+class Leaf:
+    """Cases of one op with one status, called in a module itself: ``n`` of them, the first of which is ``anchor``."""
+
+    status: Status
+    op: str
+    anchor: str
+    n: int
+
+
+@dataclass(frozen=True)
 class Modules:
     """``unit`` is what widths mean: ``us`` where there are times, else ``calls``. ``n_left`` modules are not listed."""
 
@@ -55,34 +66,54 @@ def modules(material: Material) -> Modules | None:
     unit = "us" if any(node.us for node in tree) else "calls"
     total = sum(_amount(node, unit) for node in tree)
     n_steps = max(material.judgement.run.header.source.n_steps or 1, 1)
-    pieces = tuple(_pieces(tree, 0.0, 0, WIDTH / total if total else 0.0, unit, total))
+    drawing = _Drawing(unit, total, n_steps, WIDTH / total if total else 0.0)
+    pieces = tuple(_pieces(tree, 0.0, 0, drawing))
     depth = max((piece.y for piece in pieces), default=0.0)
     return Modules(pieces, depth + ROW, tree, unit, total, n_steps, _beyond_budget(tree))
+
+
+def leaves(node: Node) -> list[Leaf]:
+    """Worst first, as the cases are."""
+    groups: dict[tuple[Status, str], list[CaseRow]] = {}
+    for row in node.own:
+        groups.setdefault((row.status, text.short_op(row.verdict.op)), []).append(row)
+    return [Leaf(status, op, members[0].anchor, len(members)) for (status, op), members in groups.items()]
 
 
 def _amount(node: Node, unit: str) -> float:
     return node.us if unit == "us" else node.n_calls
 
 
-def _pieces(nodes: tuple[Node, ...], x: float, depth: int, scale: float, unit: str, total: float) -> Iterator[Piece]:
+@dataclass(frozen=True)
+class _Drawing:
+    """What all pieces share: their unit, the total of all steps, the number of these, and units of width for one."""
+
+    unit: str
+    total: float
+    n_steps: int
+    scale: float
+
+
+def _pieces(nodes: tuple[Node, ...], x: float, depth: int, drawing: _Drawing) -> Iterator[Piece]:
     """Each module above those within it; what it does itself is the gap to its right."""
-    for node in sorted(nodes, key=lambda one: -_amount(one, unit)):
-        width = _amount(node, unit) * scale
+    for node in sorted(nodes, key=lambda one: -_amount(one, drawing.unit)):
+        width = _amount(node, drawing.unit) * drawing.scale
         if width >= LEAST_WIDTH:
-            yield _piece(node, x, depth, width, unit, total)
+            yield _piece(node, x, depth, width, drawing)
             if depth + 1 < MAX_DEPTH:
-                yield from _pieces(node.children, x, depth + 1, scale, unit, total)
+                yield from _pieces(node.children, x, depth + 1, drawing)
         x += width
 
 
-def _piece(node: Node, x: float, depth: int, width: float, unit: str, total: float) -> Piece:
+def _piece(node: Node, x: float, depth: int, width: float, drawing: _Drawing) -> Piece:
     mark = "" if node.status in ("supported", "inconclusive") else f"{STATUS_TEXTS[node.status].mark} "
     room = int((width - 8) / LETTER) - len(mark)
     name = text.one_line(node.name, max(room, 1)) if width >= NAMED_WIDTH and room >= 3 else ""
-    amount = _amount(node, unit)
-    shown = text.time_text(amount) if unit == "us" else text.plural(round(amount), "call")
+    amount = _amount(node, drawing.unit)
+    a_step = amount / drawing.n_steps
+    shown = text.time_text(a_step) if drawing.unit == "us" else text.plural(round(a_step), "call")
     label = (
-        f"{text.one_line(node.path, 160)}: {shown}, {text.share_text(amount, total)}; "
+        f"{text.one_line(node.path, 160)}: {shown} a step, {text.share_text(amount, drawing.total)}; "
         f"{text.plural(node.n_cases, 'case')}, worst {STATUS_TEXTS[node.status].label}"
     )
     return Piece(
