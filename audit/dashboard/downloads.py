@@ -1,4 +1,4 @@
-"""Files for machines: the matrix as CSV and JSON, the runs as JSON, each run's ``summary.json``.
+"""Files for machines: the matrix and the runs as CSV and JSON, each run's ``summary.json``.
 
 ``format_version`` stands in each JSON; keys are added, never renamed within a version.
 """
@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from audit.dashboard.contents import Contents
-from audit.dashboard.links import CELLS_CSV, CELLS_JSON, RUNS_JSON, op_page, run_page, run_summary
+from audit.dashboard.links import CELLS_CSV, CELLS_JSON, RUNS_CSV, RUNS_JSON, op_page, run_page, run_summary
 from audit.dashboard.rows import MatrixCell, OpRow, RunRow, Share, Stack
 from audit.dashboard.site_file import SiteFile
 from audit.report.cells import safe_cell
@@ -24,12 +24,17 @@ COLUMNS = (
     "op", "dtype", "evidence", "imported", "gpu", "arch", "runtime", "torch", "status", "cases", *STATUSES, "runs",
     "varies", "newest", "page",
 )  # fmt: skip
+RUN_COLUMNS = (
+    "run", "source", "evidence", "imported", "gpu", "arch", "runtime", "torch", "created", "clock", "audit_version",
+    "complete", "cases", *STATUSES, "set", "set_version", "page",
+)  # fmt: skip
 
 
 def site_files(contents: Contents) -> Iterator[SiteFile]:
     site = contents.digest("site")
     yield SiteFile(CELLS_CSV, site, partial(_cells_csv, contents))
     yield SiteFile(CELLS_JSON, site, partial(_cells_json, contents))
+    yield SiteFile(RUNS_CSV, site, partial(_runs_csv, contents))
     yield SiteFile(RUNS_JSON, site, partial(_runs_json, contents))
     for run in contents.runs():
         yield SiteFile(run_summary(run.slug), contents.digest("run", run.slug), partial(contents.summary, run.slug))
@@ -54,11 +59,16 @@ def _cell(cell: MatrixCell, op: OpRow, stack: Stack) -> dict[str, Any]:
 
 
 def _cells_csv(contents: Contents) -> Iterator[str]:
+    return _table(COLUMNS, (cell.values() for cell in _cells(contents)))
+
+
+def _table(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> Iterator[str]:
+    """CSV, piece by piece, in which no spreadsheet finds a formula."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for cell in _cells(contents):
-        writer.writerow([safe_cell(value) for value in cell.values()])
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([safe_cell(value) for value in row])
         yield text.getvalue()
         text.seek(0)
         text.truncate()
@@ -70,6 +80,19 @@ def _cells_json(contents: Contents) -> Iterator[str]:
 
 
 # --- runs -----------------------------------------------------------------------------------------------------------
+
+
+def _runs_csv(contents: Contents) -> Iterator[str]:
+    return _table(RUN_COLUMNS, map(_run_cells, contents.runs()))
+
+
+def _run_cells(row: RunRow) -> tuple[Any, ...]:
+    stack, tally, cases = row.stack, row.share.tally, row.share.cases
+    return (
+        row.slug, row.source, stack.evidence, stack.is_imported, stack.gpu, stack.arch, stack.runtime, stack.torch,
+        row.created, row.clock, row.audit_version, row.is_complete, tally.total,
+        *(tally.count(status) for status in STATUSES), cases.name, cases.version, run_page(row.slug),
+    )  # fmt: skip
 
 
 def _runs_json(contents: Contents) -> Iterator[str]:

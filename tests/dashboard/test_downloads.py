@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,17 @@ def test_the_matrix_as_csv_has_a_line_for_each_cell(catalog_of: CatalogOf, tmp_p
     ]
     table = pandas.read_csv(io.StringIO(text))
     assert list(table["divergent"]) == [1, 0]
+
+
+def test_the_runs_as_csv_have_their_evidence_counts_and_set(catalog_of: CatalogOf, tmp_path: Path) -> None:
+    write_run(tmp_path / "a", keys=KEYS, wrong=KEYS[:1], source="@train.py")
+    [row] = csv.DictReader(io.StringIO(files(catalog_of(tmp_path))["downloads/runs.csv"]))
+    assert (row["source"], row["evidence"], row["imported"], row["gpu"]) == (
+        "'@train.py", "measured", "False", "AMD Instinct MI300X"
+    )  # fmt: skip
+    assert (row["cases"], row["supported"], row["divergent"], row["inconclusive"]) == ("2", "1", "1", "0")
+    assert re.fullmatch("[0-9a-f]{12}", row["set_version"])
+    assert row["page"] == f"runs/{row['run']}.html"
 
 
 def test_no_cell_of_a_strangers_run_is_run_as_a_formula(catalog_of: CatalogOf, tmp_path: Path) -> None:
