@@ -21,8 +21,8 @@ from audit.verdicts import Judgement
 #: What stops a move, and what costs time.
 BLOCKING: tuple[Status, ...] = ("unsupported", "divergent")
 COSTLY: tuple[Status, ...] = ("falling_back", "slow")
-#: Characters of a finding's message: what happened stands first in it, and the case has the rest.
-MAX_MESSAGE = 160
+#: Characters of a finding's message; the case has the rest.
+MAX_MESSAGE = 140
 #: Replays the run's own cases where the GPU is; of a recording, which is no such file, the program itself.
 ON_AMD = "rocm-audit run cases.audit --device hip"
 PROGRAM_ON_AMD = "rocm-audit run PROGRAM.py --device hip"
@@ -236,12 +236,17 @@ def _grouped(rows: list[CaseRow]) -> list[Point]:
         Point(
             status,
             text.short_op(op),
-            text.one_line(members[0].findings[0].message if members[0].findings else "no reason given", MAX_MESSAGE),
+            _first_clause(members[0].findings[0].message if members[0].findings else "no reason given"),
             f"{text.plural(len(members), 'case')}, {text.plural(sum(row.verdict.n_calls for row in members), 'call')}",
             f"case-{members[0].anchor}",
         )
         for (status, op, _), members in ordered
     ]
+
+
+def _first_clause(message: str) -> str:
+    """What happened stands first in a message, then where and how."""
+    return text.one_line(message.partition("; ")[0], MAX_MESSAGE)
 
 
 # --- are the numbers the same? ---------------------------------------------------------------------------------
