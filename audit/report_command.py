@@ -13,6 +13,7 @@ from audit.terminal import add_output_options
 _EPILOG = """examples:
   rocm-audit report reports/model                          judge again by today's rules; writes the page anew
   rocm-audit report reports/model --format html,junit,csv  more forms of it
+  rocm-audit report reports/amd --compare reports/nvidia   the same calls on both, side by side
   rocm-audit report reports/model -o elsewhere --json
   rocm-audit report reports/model --names m.audit.names    with the names of a private trace
 exit codes: 0 finished, 1 --fail-on tripped, 2 wrong use, 3 could not write"""
@@ -35,6 +36,12 @@ def add_report(commands: Any) -> None:
     )
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="where to write them (the run folder)")
     parser.add_argument(
+        "--compare",
+        type=Path,
+        metavar="OTHER",
+        help="set another device's times beside these: a run folder, or a profiler's trace",
+    )
+    parser.add_argument(
         "--names",
         type=Path,
         action="append",
@@ -56,6 +63,6 @@ def add_report(commands: Any) -> None:
 def _report(options: argparse.Namespace) -> int:
     from audit.judged_folder import report
 
-    judgement = report(options.folder, options.format, options.output, options.names)
+    judgement = report(options.folder, options.format, options.output, options.names, options.compare)
     print_judgement(judgement, options.output or options.folder, options)
     return 1 if judgement.has_any(options.fail_on) else 0

@@ -19,6 +19,8 @@ MAX_SIDE = 3
 TIME_THERE = "rocm-audit run cases.audit --device cuda -o nvidia"
 REPLAY = "rocm-audit run cases.audit --device hip"
 COMPARE = "rocm-audit run cases.audit --device hip -o amd --compare nvidia"
+#: The same of a run that is there, whose folder this is.
+BESIDE = "rocm-audit report . --compare nvidia"
 
 
 def step_cost(judgement: Judgement) -> Answer:
@@ -87,8 +89,10 @@ def _alone(judgement: Judgement, step: Step) -> Answer:
         how = "This is the NVIDIA side. On the AMD machine, name this folder:"
         commands = ("rocm-audit run cases.audit --device hip --compare THIS_FOLDER",)
     else:
-        how = "No times of an NVIDIA card are at hand. To have them, time the cases there, then compare:"
-        commands = (TIME_THERE, COMPARE)
+        how = (
+            "No times of an NVIDIA card are at hand. To have them, time the cases there, then set them beside this run:"
+        )
+        commands = (TIME_THERE, BESIDE)
     return answered(ASK, "open", short, [_of_step(judgement, step), how], EVIDENCE, commands=commands)
 
 
