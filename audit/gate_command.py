@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,7 @@ def _gate(options: argparse.Namespace) -> int:
     if options.promote:
         return _promote(options)
     from audit.gate.outcome import Allowed, gate
+    from audit.gate.place import anchor_of
     from audit.gate.policy import Policy, read_policy
     from audit.gate.registry import write
 
@@ -80,7 +82,8 @@ def _gate(options: argparse.Namespace) -> int:
     policy = Policy() if options.policy is None else read_policy(options.policy)
     allowed = Allowed(options.allow_other_evidence, options.allow_other_gpu, options.allow_incomplete)
     today = datetime.datetime.now(datetime.timezone.utc).date()
-    outcome = gate(read_side(options.baseline), _candidate(options.candidate), policy, today, allowed)
+    baseline, candidate = read_side(options.baseline), _candidate(options.candidate)
+    outcome = replace(gate(baseline, candidate, policy, today, allowed), anchor=anchor_of(_run_file(options.baseline)))
     write(outcome, options.format, options.output or _home(options.candidate))
     _print(outcome, options)
     if outcome.conclusion == "not finished":
@@ -146,5 +149,5 @@ def _print(outcome: GateOutcome, options: argparse.Namespace) -> None:
         print_result(record.record(outcome))
     else:
         print_result(render_terminal(outcome, terminal_width(), has_colour(sys.stdout), options.verbose))
-    if options.annotate:
-        print_result(annotations.render(outcome))
+    if options.annotate:  # a CI server reads both streams; beside one document on stdout nothing else may stand
+        (sys.stderr if options.json else sys.stdout).write(annotations.render(outcome))

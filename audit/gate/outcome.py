@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from audit.errors import UsageError
 from audit.gate.comparison import Difference, differences
+from audit.gate.place import Anchor
 from audit.gate.policy import DEFAULT_LEVELS, Level, Policy
 from audit.gate.side import Side
 from audit.gate.surroundings import (
@@ -52,7 +53,7 @@ class GateOutcome:
     """What every form of the result shows. ``judged`` are failures first, then warnings, then notes.
 
     ``problems`` are failures that are of no case: waivers that expired or that nothing needed. ``remarks`` say what was
-    not compared.
+    not compared. ``anchor`` is where forms that need a place show what has none in the program.
     """
 
     conclusion: Conclusion
@@ -65,6 +66,7 @@ class GateOutcome:
     judged: tuple[Judged, ...] = ()
     problems: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    anchor: Anchor = field(default_factory=Anchor)
 
     @property
     def exit_code(self) -> int:

@@ -1,20 +1,26 @@
 """``gate.sarif``: SARIF 2.1.0, for code scanning. A rule for each kind of change, a result for each difference.
 
-Source: OASIS, Static Analysis Results Interchange Format (SARIF) Version 2.1.0, 27 March 2020.
+GitHub refuses a whole file for one result without a place, and for more than 25,000 of them.
+Source: OASIS, Static Analysis Results Interchange Format (SARIF) Version 2.1.0, 27 March 2020; GitHub, SARIF support
+for code scanning (rules with descriptions and help, ``primaryLocationLineHash``).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 from urllib.parse import quote
 
+import audit
+from audit.gate.comparison import Difference
 from audit.gate.outcome import GateOutcome, Judged
-from audit.gate.place import place_of
+from audit.gate.place import Anchor, Place, place_of
 from audit.gate.policy import DEFAULT_LEVELS, Kind, Level
 from audit.report import text
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+MAX_RESULTS = 25_000
 _LEVELS: dict[Level, str] = {"fail": "error", "warn": "warning", "note": "note", "ignore": "none"}
 _MEANINGS: dict[Kind, str] = {
     "regressed": "The status of the case is worse than in the baseline.",
@@ -30,6 +36,7 @@ _MEANINGS: dict[Kind, str] = {
     "fixed": "The status is better than in the baseline.",
     "faster": "The case takes less time.",
 }
+_HELP = "The key in brackets names the case in both runs; a waiver in the policy accepts the change for a time."
 _KINDS = tuple(DEFAULT_LEVELS)
 
 
@@ -42,10 +49,13 @@ def log(outcome: GateOutcome) -> dict[str, Any]:
     """The ``sarifLog`` as plain JSON values."""
     driver = {
         "name": "rocm-audit gate",
+        "version": audit.__version__,
         "rules": [
             {
                 "id": _rule(kind),
                 "shortDescription": {"text": _MEANINGS[kind]},
+                "fullDescription": {"text": _MEANINGS[kind]},
+                "help": {"text": f"{_MEANINGS[kind]} {_HELP}"},
                 "defaultConfiguration": {"level": _LEVELS[outcome.policy.level(kind)]},
             }
             for kind in _KINDS
@@ -54,7 +64,7 @@ def log(outcome: GateOutcome) -> dict[str, Any]:
     run = {
         "tool": {"driver": driver},
         "invocations": [_invocation(outcome)],
-        "results": [_result(item) for item in outcome.judged],
+        "results": [_result(item, outcome.anchor) for item in outcome.judged[:MAX_RESULTS]],
         "properties": {"evidence": outcome.candidate.evidence, "conclusion": outcome.conclusion},
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
@@ -71,6 +81,8 @@ def _invocation(outcome: GateOutcome) -> dict[str, Any]:
     told += [("note", f"{one.group}: {one.name} {one.baseline} -> {one.candidate}") for one in outcome.environment]
     if outcome.trace is not None:
         told.append(("warning", outcome.trace.sentence))
+    if (left := len(outcome.judged) - MAX_RESULTS) > 0:
+        told.append(("warning", f"{text.plural(left, 'more difference')} in gate.json"))
     return {
         "executionSuccessful": outcome.conclusion != "not finished",
         "exitCode": outcome.exit_code,
@@ -80,7 +92,7 @@ def _invocation(outcome: GateOutcome) -> dict[str, Any]:
     }
 
 
-def _result(item: Judged) -> dict[str, Any]:
+def _result(item: Judged, anchor: Anchor) -> dict[str, Any]:
     difference, waiver = item.difference, item.waiver
     message = f"{text.short_op(difference.op)} {difference.message} [{difference.key}]"
     result: dict[str, Any] = {
@@ -88,14 +100,23 @@ def _result(item: Judged) -> dict[str, Any]:
         "ruleIndex": _KINDS.index(difference.kind),
         "level": _LEVELS[item.level],
         "message": {"text": text.printable(message)},
-        "partialFingerprints": {"caseAndChange/v1": f"{difference.key}/{difference.kind}"},
+        "locations": [_location(place_of(difference) or anchor.place(difference.key))],
+        "partialFingerprints": _fingerprints(difference),
         "properties": {"signature": difference.signature, "phase": difference.phase, "calls": difference.n_calls},
     }
-    place = place_of(difference)
-    if place is not None:
-        where = {"artifactLocation": {"uri": quote(place.file, errors="replace")}, "region": {"startLine": place.line}}
-        result["locations"] = [{"physicalLocation": where}]
     if waiver is not None:
         justification = f"{waiver.reason} ({waiver.owner}, until {waiver.expires}, {waiver.link})"
         result["suppressions"] = [{"kind": "external", "status": "accepted", "justification": justification}]
     return result
+
+
+def _location(place: Place) -> dict[str, Any]:
+    where = {"artifactLocation": {"uri": quote(place.file, errors="replace")}, "region": {"startLine": place.line}}
+    return {"physicalLocation": where}
+
+
+def _fingerprints(difference: Difference) -> dict[str, str]:
+    """By case and change, so that differences on one line stay apart and one that moved stays the same alert."""
+    identity = f"{difference.key}/{difference.kind}"
+    digest = hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:16]
+    return {"caseAndChange/v1": identity, "primaryLocationLineHash": f"{digest}:1"}

@@ -78,6 +78,15 @@ def test_a_case_that_raises_now_fails_and_every_form_is_written(
     assert json.loads((raising / "gate.json").read_text())["exit_code"] == 1
 
 
+def test_annotations_leave_one_document_on_stdout(
+    healthy: Path, raising: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert gate(healthy, raising, "--json", "--annotate") == 1
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["conclusion"] == "failed"
+    assert printed.err.startswith("::error ")
+
+
 @pytest.mark.parametrize("end", [None, RunEnd(False, "the device was lost: no answer")])
 def test_a_candidate_that_was_cut_short_is_exit_code_3(
     healthy: Path, tmp_path: Path, end: RunEnd | None, capsys: pytest.CaptureFixture[str]

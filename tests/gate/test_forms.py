@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,10 @@ from junitparser import JUnitXml
 
 from audit.gate import annotations, junit, markdown, record, sarif
 from audit.gate.outcome import GateOutcome
+from audit.gate.place import anchor_of
 from audit.gate.policy import Policy
 from audit.gate.registry import GATE_FORMATS, write
+from audit.gate.side import Cause, expectations_text
 from audit.gate.terminal import render_terminal
 from audit.option_values import GATE_FORMATS as OFFERED
 from tests.gate.sarif_form import LOG, faults
@@ -77,8 +81,38 @@ def test_sarif_is_of_the_form_of_the_standard(failing: GateOutcome, hostile: Gat
     assert run["tool"]["driver"]["rules"][first["ruleIndex"]]["id"] == "gate/regressed"
     place = first["locations"][0]["physicalLocation"]
     assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("src/net.py", 7)
-    assert "locations" not in second, "a file from elsewhere is not in the repository"
+    [elsewhere] = second["locations"]
+    assert elsewhere["physicalLocation"]["artifactLocation"]["uri"] == "baseline", "GitHub takes no result without one"
     assert third["suppressions"][0]["kind"] == "external"
+
+
+def test_what_is_of_no_line_of_the_program_stands_at_its_line_of_the_expectations(
+    build: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    side = build.side(*(build.case(f"mm-{i}", sources=()) for i in range(3)))
+    Path("ci").mkdir()
+    Path("ci/expected.json").write_text(expectations_text(side))
+    outcome = build.gate(side, build.side(side.cases[0], causes=(Cause("NUM220", "divergent"),)))
+    outcome = replace(outcome, anchor=anchor_of(tmp_path / "ci/expected.json"))
+    shown = {one["message"]["text"].split()[-1]: one for one in sarif.log(outcome)["runs"][0]["results"]}
+    places = {key: one["locations"][0]["physicalLocation"] for key, one in shown.items()}
+    lines = Path("ci/expected.json").read_text().splitlines()
+    for key in ("mm-1", "mm-2"):
+        assert places[f"[{key}]"]["artifactLocation"]["uri"] == "ci/expected.json"
+        assert key in lines[places[f"[{key}]"]["region"]["startLine"] - 1]
+    assert places["[run-NUM220]"]["region"] == {"startLine": 1}
+    assert len({one["partialFingerprints"]["primaryLocationLineHash"] for one in shown.values()}) == 3
+    assert anchor_of(tmp_path.parent).file == tmp_path.parent.name, "not a path that leads out of the repository"
+
+
+def test_sarif_has_no_more_results_than_github_takes(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sarif, "MAX_RESULTS", 2)
+    cases = [build.case(f"mm-{i}") for i in range(5)]
+    run = sarif.log(build.gate(build.side(*cases), build.side(cases[0])))["runs"][0]
+    assert len(run["results"]) == 2
+    told = [one["message"]["text"] for one in run["invocations"][0]["toolExecutionNotifications"]]
+    assert "2 more differences in gate.json" in told
 
 
 def test_the_check_of_sarif_finds_faults() -> None:
@@ -121,6 +155,19 @@ def test_markdown_of_thousands_of_differences_fits_a_comment(build: Any) -> None
     page = markdown.render(build.gate(build.side(*(build.case(f"mm-{i}") for i in range(3_000))), build.side(*cases)))
     assert len(page.encode()) < 65_536
     assert "2,940 more differences in gate.json" in page
+
+
+def test_markdown_fits_a_comment_whatever_has_to_be_escaped(build: Any) -> None:
+    bad = "<@*|" * 500
+    before = [build.case(f"mm-{i}") for i in range(300)]
+    after = [replace(case, op=f"aten::{bad}", status="divergent", reason=bad) for case in before]
+    waivers = tuple(build.waiver(op=f"{bad}{i}", expires=datetime.date(2020, 1, 1)) for i in range(300))
+    around = {f"{i}{bad}": bad for i in range(100)}
+    outcome = build.gate(build.side(*before, environment=around), build.side(*after), Policy(waivers=waivers))
+    page = markdown.render(outcome)
+    assert 50_000 < len(page.encode()) < 65_536
+    assert re.search(r"\d+ more differences in gate\.json", page)
+    assert re.search(r"- ❌ and \d+ more\n", page)
 
 
 def test_nothing_from_the_program_is_markup(hostile: GateOutcome) -> None:
