@@ -177,7 +177,7 @@ def _section(found: dict[str, Any]) -> Iterator[str]:
     distinct = f"{_replayed(len(rows), len(found['left']))} of {len({row.op for row in rows}):,} ops"
     yield (
         f"{found['device']}, torch {found['torch']}, {found['date']}: {_recorded(found)}, {distinct} replayed"
-        + (f" in {found['replayed_s']:.0f} s." if found["replayed_s"] else ".")
+        + (f" in {found['replayed_s']:,.0f} s." if found["replayed_s"] else ".")
         + (f" Not whole: {found['lost']}." if found["lost"] else "")
     )
     yield ""
@@ -218,9 +218,13 @@ def _line(name: str, total: Counts) -> str:
     share = f"{1000 * total.n_alarms / total.n_different:.2f}" if total.n_different else ""
     bound = f"{1000 * upper_bound(total.n_alarms, total.n_different):.2f}" if total.n_different else ""
     codes = ", ".join(f"{count} {code}" for code, count in sorted(total.inconclusive.items()))
-    unsaid = f"{100 * total.n_inconclusive / total.n_cases:.1f} % ({codes})" if codes else "0"
-    numbers = [total.n_cases, unsaid, total.n_outputs, total.n_different, total.n_known, total.n_alarms, share, bound]
-    return f"| {name} | {' | '.join(str(number) for number in numbers)} |"
+    unsaid = f"{_percent(total.n_inconclusive / total.n_cases)} ({codes})" if codes else "0"
+    numbers = [f"{n:,}" for n in (total.n_outputs, total.n_different, total.n_known, total.n_alarms)]
+    return f"| {' | '.join((name, f'{total.n_cases:,}', unsaid, *numbers, share, bound))} |"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if share >= 0.0005 else "< 0.1 %"
 
 
 def _matrix(rows: Sequence[Row]) -> Iterator[str]:

@@ -86,6 +86,9 @@ def test_the_page_has_counts_denominators_and_inconclusive_shares() -> None:
     text = page([file(row(), row("aten::sin.default", status="divergent", said=WRONG), unsaid)])
     assert "| elementwise | 2 | 0 | 2 | 2 | 0 | 1 | 500.00 | 974.68 |" in text
     assert "| gemm | 1 | 100.0 % (1 INC902) | 0 | 0 | 0 | 0 |  |  |" in text
+    assert "| **all** | 2,001 | < 0.1 % (1 INC902) | 2,000 | 2,000 | 0 | 0 | 0.00 | 1.50 |" in page(
+        [file(unsaid, *(row(f"aten::op{place}.default") for place in range(2000)))]
+    )
     assert "| NUM201 | `aten::sin.default` | 1 | float32 | output 0 is off by 1 | **not explained** |" in text
 
 
