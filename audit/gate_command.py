@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import audit
 from audit.errors import UnfinishedError, UsageError
 from audit.option_values import gate_formats
 from audit.printed_result import print_warnings
@@ -83,7 +84,11 @@ def _gate(options: argparse.Namespace) -> int:
     allowed = Allowed(options.allow_other_evidence, options.allow_other_gpu, options.allow_incomplete)
     today = datetime.datetime.now(datetime.timezone.utc).date()
     baseline, candidate = read_side(options.baseline), _candidate(options.candidate)
-    outcome = replace(gate(baseline, candidate, policy, today, allowed), anchor=anchor_of(_run_file(options.baseline)))
+    outcome = replace(
+        gate(baseline, candidate, policy, today, allowed),
+        anchor=anchor_of(_run_file(options.baseline)),
+        audit_version=audit.__version__,
+    )
     write(outcome, options.format, options.output or _home(options.candidate))
     _print(outcome, options)
     if outcome.conclusion == "not finished":

@@ -53,7 +53,8 @@ class GateOutcome:
     """What every form of the result shows. ``judged`` are failures first, then warnings, then notes.
 
     ``problems`` are failures that are of no case: waivers that expired or that nothing needed. ``remarks`` say what was
-    not compared. ``anchor`` is where forms that need a place show what has none in the program.
+    not compared. ``anchor`` is where forms that need a place show what has none in the program, ``audit_version``
+    is the gate's own.
     """
 
     conclusion: Conclusion
@@ -67,6 +68,7 @@ class GateOutcome:
     problems: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     anchor: Anchor = field(default_factory=Anchor)
+    audit_version: str = ""
 
     @property
     def exit_code(self) -> int:

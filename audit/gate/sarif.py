@@ -12,7 +12,6 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-import audit
 from audit.gate.comparison import Difference
 from audit.gate.outcome import GateOutcome, Judged
 from audit.gate.place import Anchor, Place, place_of
@@ -47,9 +46,8 @@ def render(outcome: GateOutcome) -> str:
 
 def log(outcome: GateOutcome) -> dict[str, Any]:
     """The ``sarifLog`` as plain JSON values."""
-    driver = {
+    driver: dict[str, Any] = {
         "name": "rocm-audit gate",
-        "version": audit.__version__,
         "rules": [
             {
                 "id": _rule(kind),
@@ -61,6 +59,8 @@ def log(outcome: GateOutcome) -> dict[str, Any]:
             for kind in _KINDS
         ],
     }
+    if outcome.audit_version:
+        driver["version"] = outcome.audit_version
     run = {
         "tool": {"driver": driver},
         "invocations": [_invocation(outcome)],
