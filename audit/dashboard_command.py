@@ -113,22 +113,25 @@ def _warn(built: Built, n_told: int) -> None:
         print(f"rocm-audit: left out {one.path}: {one.reason} [{one.slug}]", file=sys.stderr)
     if (more := len(built.left_out) - n_told) > 0:
         print(f"rocm-audit: {more} more files are left out; left-out.html of the site lists all", file=sys.stderr)
-    if built.site.n_odd_clocks:
+    if n_odd := built.site.n_odd_clocks:
         print(
-            f"rocm-audit: {built.site.n_odd_clocks} runs have a date that cannot be, and are ordered by their versions "
-            "[odd-clock]",
+            f"rocm-audit: {'a run has' if n_odd == 1 else f'{n_odd} runs have'} a date that cannot be, ordered by "
+            "versions instead [odd-clock]",
             file=sys.stderr,
         )
 
 
 def _sentence(built: Built, folder: Path) -> str:
+    from audit.report.text import plural
+
     site, written = built.site, built.written
-    parts = [f"{site.n_runs:,} runs ({built.n_judged:,} judged now), {site.n_ops:,} ops, {site.n_cases:,} cases"]
+    counts = ", ".join((plural(site.n_ops, "op"), plural(site.n_cases, "case")))
+    parts = [f"{plural(site.n_runs, 'run')} ({built.n_judged:,} judged now), {counts}"]
     if built.copies:
-        parts.append(f"{built.copies:,} copies of runs counted once")
+        parts.append(f"{plural(built.copies, 'copy of a run', 'copies of runs')} counted once")
     if built.left_out:
-        parts.append(f"{len(built.left_out):,} files left out")
-    parts.append(f"{written.n_written:,} of {written.n_files:,} files written, {written.n_removed:,} removed")
+        parts.append(f"{plural(len(built.left_out), 'file')} left out")
+    parts.append(f"{written.n_written:,} of {plural(written.n_files, 'file')} written, {written.n_removed:,} removed")
     return f"{folder / 'index.html'}: {'; '.join(parts)}"
 
 

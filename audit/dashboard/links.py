@@ -11,6 +11,8 @@ import re
 #: The letters of a slug that come from a name; the digest behind them keeps it from being one of Windows' devices.
 _READABLE = 48
 INDEX, MATRIX, LEFT_OUT = "index.html", "matrix.html", "left-out.html"
+#: Beside its page: addresses in it lead from there.
+HISTORY_FEED = "history.xml"
 CELLS_CSV, CELLS_JSON = "downloads/cells.csv", "downloads/cells.json"
 RUNS_CSV, RUNS_JSON = "downloads/runs.csv", "downloads/runs.json"
 

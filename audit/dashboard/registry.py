@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from audit.dashboard.contents import Contents
 from audit.dashboard.site_file import SiteFile
 
-MAKERS = ("audit.dashboard.pages", "audit.dashboard.badges", "audit.dashboard.downloads")
+MAKERS = ("audit.dashboard.pages", "audit.dashboard.badges", "audit.dashboard.downloads", "audit.dashboard.feed")
 
 
 def all_files(contents: Contents) -> Iterator[SiteFile]:

@@ -149,7 +149,7 @@ def test_files_that_are_left_out_are_told_and_the_site_is_built(
         "empty": "not-a-run]", "garbage": "not-a-run]", "newer": "newer-format]", "damaged": "malformed-record]"
     }  # fmt: skip
     assert "2 runs (2 judged now)" in said.out
-    assert "1 copies of runs counted once; 4 files left out" in said.out
+    assert "1 copy of a run counted once; 4 files left out" in said.out
     page = (place / "site/left-out.html").read_text()
     assert all(f"runs/{name}/run.jsonl" in page for name in broken)
 
