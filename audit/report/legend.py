@@ -31,6 +31,17 @@ STATUS_TEXTS: Mapping[Status, StatusText] = {
 READING_ORDER: tuple[Status, ...] = ("unsupported", "divergent", "falling_back", "slow", "inconclusive", "supported")
 
 
+#: Of a run in which nothing ran: that nothing is known against a case is no support.
+_PREDICTED = StatusText(
+    "nothing known against", "nothing that is known of this GPU speaks against it; it did not run", "✓"
+)
+
+
+def status_words(status: Status, evidence: Evidence) -> StatusText:
+    """What a status is called and means in a run with this evidence."""
+    return _PREDICTED if evidence == "predicted" and status == "supported" else STATUS_TEXTS[status]
+
+
 @dataclass(frozen=True)
 class EvidenceText:
     """The banner that stands on every page and file of a run with this evidence level."""

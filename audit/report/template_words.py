@@ -17,7 +17,7 @@ from audit.comparison import Comparison
 from audit.places import Places
 from audit.report import device_time, drift, text
 from audit.report.inputs import input_rows
-from audit.report.legend import READING_ORDER, STATUS_TEXTS
+from audit.report.legend import READING_ORDER, STATUS_TEXTS, status_words
 from audit.report.lost_time import lost_share_text, lost_text
 from audit.report.rows import calls_text, safe_name
 from audit.report.sections import errors, modules, roofline
@@ -154,6 +154,7 @@ _FILTERS: Mapping[str, Any] = {
 }
 _NAMES: Mapping[str, Any] = {
     "STATUS_TEXTS": STATUS_TEXTS,
+    "status_words": status_words,
     "READING_ORDER": READING_ORDER,
     "share": text.share_text,
     "rate": text.rate_text,

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from audit.report.answers import Answer
-from audit.report.legend import STATUS_TEXTS
+from audit.report.legend import STATUS_TEXTS, status_words
 from audit.report.markdown import escaped
 from audit.report.markdown import render as markdown
 from audit.report.page import render as page
@@ -90,7 +90,8 @@ def test_every_form_counts_the_same_cases_by_status(judged: Judgement) -> None:
     assert f"of {n_cases} cases" in terminal
     for status, words in STATUS_TEXTS.items():
         n = counts[status]
-        assert f"<b>{n:,}</b><span>{words.label}</span>" in html
+        label = status_words(status, judged.run.header.evidence).label
+        assert f"<b>{n:,}</b><span>{label}</span>" in html
         assert not n or f"{words.mark} {n:,} {words.label}" in terminal
     blocks = all_of(told["What blocks?"])
     for status in ("unsupported", "divergent"):

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from audit.comparison import Comparison
-from audit.report.page import SECTIONS, parts
+from audit.report.page import SECTIONS, parts, render
 from audit.report.rows import case_rows
 from audit.report.sections.axis import LogAxis
 from audit.report.sections.beside import beside
@@ -63,6 +63,17 @@ def test_ceilings_are_those_that_were_measured_where_they_were(make_judgement: C
     assert found.arithmetic is not None
     assert [line.name for line in found.arithmetic.lines] == ["4.00 TB/s", "bfloat16 654 TFLOP/s"]
     assert found.rates.startswith("measured on AMD Instinct MI300X")
+
+
+def test_a_device_of_which_no_rate_is_known_has_marks_and_no_lines(make_judgement: Callable[..., Judgement]) -> None:
+    run = gpu_run(make_judgement, (MM, 500.0))
+    unknown = replace(run.header, device=replace(run.header.device, name="AMD Radeon Next", arch="gfx9999"))
+    judgement = judge(replace(run, header=unknown))
+    found = roofline(Material(judgement))
+    assert found is not None
+    assert found.arithmetic is not None
+    assert (found.arithmetic.lines, found.rates) == ((), "")
+    assert "No rates of AMD Radeon Next are known" in render(judgement)
 
 
 @pytest.mark.parametrize(("backend", "why"), [("sim", "a simulated device ran"), ("none", "nothing ran")])

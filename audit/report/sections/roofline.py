@@ -73,7 +73,10 @@ class Chart:
 
 @dataclass(frozen=True)
 class Roofline:
-    """``rates`` says whose the ceilings are. Both charts are None where no GPU was timed: then ``why_none`` says so."""
+    """``rates`` says whose the ceilings are, where any are known.
+
+    Both charts are None where no GPU was timed: then ``why_none`` says so.
+    """
 
     arithmetic: Chart | None = None
     traffic: Chart | None = None
@@ -102,13 +105,14 @@ def roofline(material: Material) -> Roofline | None:
     traffic = _traffic(material, [row for row in timed if not row.verdict.flops], ceilings)
     if arithmetic is None and traffic is None:
         return Roofline(why_none="No timed case has work that is known, so there is nothing to draw.")
+    has_lines = any(chart.lines for chart in (arithmetic, traffic) if chart is not None)
     rates = (
         f"measured on {judgement.run.header.device.name} before the first case, or faster where a call of this run was"
         if ceilings is not None
         else f"the datasheet peaks of {judgement.run.header.device.name}, which no kernel reaches"
     )
     n_without = sum(row.total_us is not None for row in material.rows) - len(timed)
-    return Roofline(arithmetic, traffic, rates, n_without=n_without)
+    return Roofline(arithmetic, traffic, rates if has_lines else "", n_without=n_without)
 
 
 def _why_none(material: Material) -> str:
