@@ -13,6 +13,8 @@ ASK = "What does a step cost?"
 EVIDENCE = ("beside", "limits", "roofline", "time-by-module", "time", "libraries")
 #: What is left of a difference of sums is no time.
 LEAST_US = 0.01
+#: A step's time without an owner is told with the answer from this share of the others on.
+NOTEWORTHY = 0.1
 #: Of what costs more here, and of what costs less.
 MAX_SIDE = 3
 #: Times of the cases on another device, then these beside them.
@@ -81,10 +83,12 @@ def _known_elsewhere(judgement: Judgement) -> str:
 def _alone(judgement: Judgement, step: Step) -> Answer:
     header = judgement.run.header
     short = f"{text.time_text(step.us)} on {header.device.name}."
+    if step.no_case_us > NOTEWORTHY * step.us:
+        short = f"{text.time_text(step.us)} on {header.device.name}, and {text.time_text(step.no_case_us)} of no op."
     imported = header.source.kind == IMPORTED
     if imported:
-        how = "To have another device beside it, record the same program there and name its trace with --compare."
-        commands: tuple[str, ...] = ()
+        how = "To have another device beside it, record the same program there and name its trace:"
+        commands: tuple[str, ...] = ("rocm-audit report . --compare OTHER.json.gz",)
     elif header.device.backend == "cuda":
         how = "This is the NVIDIA side. On the AMD machine, name this folder:"
         commands = ("rocm-audit run cases.audit --device hip --compare THIS_FOLDER",)

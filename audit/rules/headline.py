@@ -74,7 +74,8 @@ def _support(run: Run, ops: Coverage) -> str:
 
 def _findings(run: Run, ops: Coverage) -> str:
     device = run.header.device
-    how = f"{device.name or device.backend} ({device.arch}) stood in"
+    where = f"{device.name or device.backend} ({device.arch})"
+    how = f"{where} ran in place of a GPU" if run.header.evidence == "simulated" else f"{where} stood in"
     if run.header.evidence == "predicted":
         how = f"predicted for {device.arch} from the knowledge base"
     n_found = sum(ops.by_status[status] for status in DEVICE_STATUSES if status != "supported")

@@ -36,8 +36,8 @@ def test_a_measured_run_states_support_with_denominator_and_inconclusive_share(b
     ("backend", "beginning"),
     [
         ("cuda", "not measured on AMD: NVIDIA H100 (sm_90) stood in; findings in 2 of 4 ops"),
-        ("sim", "not measured on AMD: sim (sim) stood in; findings in 2 of 4 ops"),
-        ("cpu", "not measured on AMD: cpu (cpu) stood in; findings in 2 of 4 ops"),
+        ("sim", "not measured on AMD: sim (sim) ran in place of a GPU; findings in 2 of 4 ops"),
+        ("cpu", "not measured on AMD: cpu (cpu) ran in place of a GPU; findings in 2 of 4 ops"),
         ("none", "not measured on AMD: predicted for gfx942 from the knowledge base; findings in 0 of 4 ops"),
     ],
 )
