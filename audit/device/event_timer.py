@@ -87,12 +87,16 @@ class EventTimer:
     def _settle(self, n_runs: int) -> None:
         """The first run searched and compiled, the second tells what lead is needed, two more whether it was enough.
 
-        Where it never is, the call waits for the lead to end.
+        Where it never is, the call waits for the lead to end. Where a later run finds the host slower than that, the
+        next has a longer lead.
         """
         if n_runs == 2:
             self._n_flushes = flushes_needed(self._host_us[1], self._lead_us[1])
         elif n_runs == 4 and all(self._late[2:]) and 1 < self._n_flushes < MAX_FLUSHES:
             self._waits, self._n_flushes = True, 1
+        elif n_runs >= 4 and self._late[-1] and not self._waits:
+            one_flush_us = self._lead_us[-1] / self._n_flushes
+            self._n_flushes = max(self._n_flushes, flushes_needed(self._host_us[-1], one_flush_us))
 
 
 def flushes_needed(host_us: float, flush_us: float) -> int:

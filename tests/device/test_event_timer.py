@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,17 +58,25 @@ class Event:
 
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Timing]:
-    """Times a call that issues ``n`` kernels of ``kernel_us``, each after ``issue_us`` on the host."""
+    """Times a call that issues ``n`` kernels of ``kernel_us``, each after ``issue_us`` on the host.
 
-    def time(n: int, kernel_us: float, issue_us: float, waits: bool = False, cold: bool = True) -> Timing:
+    From the fifth run on the host takes ``slowed`` times as long.
+    """
+
+    def time(
+        n: int, kernel_us: float, issue_us: float, waits: bool = False, cold: bool = True, slowed: float = 1.0
+    ) -> Timing:
         machine = Machine(cold)
         flush: Any = SimpleNamespace(
             allocate=machine.allocate, queue=lambda times: machine.queue(times * FLUSH_US if cold else 0.0)
         )
 
+        runs = count(1)
+
         def call() -> None:
+            each_us = issue_us * (slowed if next(runs) > 4 else 1.0)
             for _ in range(n):
-                machine.host_us += issue_us
+                machine.host_us += each_us
                 machine.queue(kernel_us)
                 if waits:
                     machine.wait()
@@ -91,6 +100,11 @@ def test_many_short_kernels_have_no_gaps_since_the_flush_is_repeated_while_the_h
 ) -> None:
     found = timed(100, kernel_us=2.0, issue_us=8.0)
     assert (found.median_us, found.host_us, found.lead_us, found.waits) == (200.0, 800.0, 1050.0, False)
+
+
+def test_a_host_that_is_slower_later_on_has_a_longer_lead_then(timed: Callable[..., Timing]) -> None:
+    found = timed(100, kernel_us=2.0, issue_us=8.0, slowed=1.5)
+    assert (found.median_us, found.host_us, found.lead_us, found.waits) == (200.0, 1200.0, 1500.0, False)
 
 
 def test_a_call_that_waits_for_the_device_is_told_apart_from_a_slow_host(timed: Callable[..., Timing]) -> None:

@@ -25,9 +25,9 @@ torch.manual_seed(0)
 query = torch.randn(4, 16, 2048, 64, device="cuda", dtype=torch.bfloat16)
 with sdpa_kernel(SDPBackend.MATH):
     F.scaled_dot_product_attention(query, query, query)
-image = torch.randn(32, 64, 56, 56, device="cuda")
+image = torch.randn(32, 64, 56, 56, device="cuda", dtype=torch.bfloat16)  # in float32 the library's TF32 is no cure
 with torch.backends.cudnn.flags(enabled=False):
-    F.conv2d(image, torch.randn(64, 64, 3, 3, device="cuda"), padding=1)
+    F.conv2d(image, torch.randn(64, 64, 3, 3, device="cuda", dtype=torch.bfloat16), padding=1)
 wide = torch.randn(2, 8, 512, 64, device="cuda")
 F.scaled_dot_product_attention(wide, wide[:, :2], wide[:, :2], enable_gqa=True)
 """
