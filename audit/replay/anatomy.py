@@ -32,19 +32,20 @@ class Anatomy:
         self._tally = PlaceTally(fact.sizes, fact.strides)
         self._places = places
         self._counts = [0] * 64
+        self._at = places
         self._next = 0
         self._n = 0
 
-    def move_to(self, start: int) -> None:
-        """The flat index of the element that the next block begins with."""
-        self._next = start
+    def move_to(self, at: int | torch.Tensor) -> None:
+        """The flat index of the element that the next block begins with, or those of all its elements."""
+        self._next, self._at = (at, None) if isinstance(at, int) else (0, at)
 
     def add(self, wrong: torch.Tensor, actual: torch.Tensor, expected: torch.Tensor) -> None:
         """The next block: the mask of wrong elements, the device's and the reference's values, all flat."""
         flat = wrong.nonzero().flatten() + self._next
         self._next += wrong.numel()
         self._n += wrong.numel()
-        self._tally.add(flat if self._places is None else self._places[flat])
+        self._tally.add(flat if self._at is None else self._at[flat])
         if has_ulp(self._dtype):
             self._count(actual, expected)
 

@@ -18,7 +18,7 @@ from audit.replay.factors import with_recomposed
 from audit.replay.host_memory import refusal
 from audit.replay.inputs import Bound, InputError, ValueFile, materialise, missing_values, torch_dtype
 from audit.replay.operands import narrow_operands, spooled_operands
-from audit.replay.overload import operand_names, written_operands
+from audit.replay.overload import operand_names
 from audit.replay.prepared import Prepared
 from audit.replay.returned import (
     elements_returned,
@@ -29,7 +29,7 @@ from audit.replay.returned import (
     worse_elements,
 )
 from audit.replay.sampled.blocks import read_together
-from audit.replay.sampled.plan import Spooled, expectations
+from audit.replay.sampled.plan import Spooled, expectations, written
 from audit.replay.spool import read_spool, write_spool
 from audit.replay.standards import standard_of
 from audit.replay.third_opinion import with_third_opinions
@@ -78,7 +78,7 @@ class Reference:
             prepared.notes.append(f"stored values of operands {missing} are not in the value file: synthesised instead")
         prepared.index = write_spool(self._folder / f"{case.key}.inputs", contents)
         if (sampled := self._sampled(case, prepared)) is not None:
-            prepared.expected, prepared.mutated = sampled, written_operands(case)
+            prepared.expected, prepared.mutated = sampled, written(case)
             return prepared
         expect_whole(prepared, contents, self._runs)
         return prepared

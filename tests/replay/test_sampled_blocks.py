@@ -51,9 +51,39 @@ def cases():
         grads=(some(2),),
     )  # fmt: skip
     yield Build.case("aten::sum.dim_IntList", some(0), (1,), False)
+    yield Build.case("aten::sum.dim_IntList", some(0), (0,), False)
+    yield Build.case("aten::sum.default", some(0, dtype="float32"))
+    yield Build.case("aten::mean.dim", some(0, (2, 12, 8, 40)), (0, 2, 3), False)
+    yield Build.case("aten::mean.default", some(0, dtype="float32"))
+    yield Build.case("aten::linalg_vector_norm.default", some(0, dtype="float32"), 2)
+    yield Build.case("aten::cumsum.default", some(0, dtype="float32"), 0)
+    yield Build.case("aten::_softmax.default", some(0), 0, False)
+    yield Build.case("aten::_softmax.default", some(0, (1, 12, 8, 80)), 1, False)
+    yield Build.case("aten::add.Tensor", some(0, (96, 1)), some(1, (1, 80)))
+    yield from norms(some)
+    labels, indices = some(2, (96,), "int64"), some(1, (5, 6), "int64")
+    yield Build.case("aten::nll_loss_backward.default", some(0, ()), some(1), labels, None, 1, -100, some(3, ()))
+    yield Build.case("aten::embedding_dense_backward.default", some(0, (5, 6, 80)), indices, 96, -1, False)
+    yield Build.case("aten::avg_pool2d.default", some(0, (1, 12, 20, 30)), (3, 3), (2, 2), (1, 1))
     yield Build.case("aten::_foreach_mul.Scalar", (some(0), some(1, (7,)), some(2), some(3, (5, 5))), 0.3)
     yield Build.case("aten::_foreach_addcdiv_.ScalarList", *lists(4), (0.1, 0.2, 0.3, 0.4))
     yield Build.case("aten::_foreach_norm.Scalar", lists(5)[0])
+
+
+def norms(some):
+    """Over groups of channels, of several images and of one, and over images."""
+    for n in (3, 1):
+        image, weight = some(0, (n, 12, 5, 60 // n)), some(1, (12,))
+        sizes, stats = (n, 12, 300 // n, 4), [some(k, (n, 4), "float32") for k in (2, 3)]
+        yield Build.case("aten::native_group_norm.default", image, weight, some(2, (12,)), *sizes, 1e-5)
+        grad, mask = some(4, image.sizes), (True, True, True)
+        yield Build.case("aten::native_group_norm_backward.default", grad, image, *stats, weight, *sizes, mask)
+    channels = [some(k, (12,), "float32") for k in range(1, 7)]
+    for strides in ((600, 50, 10, 1), (600, 1, 120, 12)):  # as images usually lie, and with channels last
+        image, grad = (some(k, (3, 12, 5, 10), strides=strides) for k in (0, 9))
+        yield Build.case("aten::native_batch_norm.default", image, *channels[:4], True, 0.1, 1e-5)
+        operands = channels[0], *channels[2:]
+        yield Build.case("aten::native_batch_norm_backward.default", grad, image, *operands, True, 1e-5, (True,) * 3)
 
 
 def dtype_of(name):
@@ -114,7 +144,7 @@ def test_the_same_is_said_of_a_case_in_blocks_as_of_the_whole(case, tmp_path: Pa
     for name, comparison in found.items():
         assert comparison.standard == whole[name].standard
         assert (comparison.n_elements, comparison.n_compared) == (whole[name].n_elements, None)
-        assert comparison.worst_ratio <= 2  # the CPU's own sum of all rows is in the whole's noise alone
+        assert comparison.worst_ratio <= 3  # the CPU's own sum of all rows is in the whole's noise alone
         assert comparison.max_abs_error == pytest.approx(whole[name].max_abs_error, rel=1e-3)
         assert comparison.rms_error == pytest.approx(whole[name].rms_error, rel=1e-3)
 
@@ -158,6 +188,6 @@ def test_a_block_that_cannot_be_measured_is_told(tmp_path: Path, in_blocks, monk
     monkeypatch.setattr(Reference, "_measured", failing)
     found, _ = judged(Build.case("aten::gelu.default", tensor((96, 80), "float32")), tmp_path)
     comparison = found["output"]
-    assert (comparison.n_elements, comparison.n_compared) == (7680, 6720)
-    assert comparison.unseen_fraction == 0.125
+    assert (comparison.n_elements, comparison.n_compared) == (7680, 7200)
+    assert comparison.unseen_fraction == 0.0625
     assert dataclasses.replace(comparison, n_compared=None).reference == "fp64"

@@ -17,8 +17,8 @@ from torch import Tensor
 from audit.comparison import Comparison, TensorFact
 from audit.replay.anatomy import Anatomy
 from audit.replay.compare import Expected, compare, numeric, unravel
-from audit.replay.inputs import reach, torch_dtype
-from audit.replay.sampled.independent import Independent
+from audit.replay.inputs import elements_of, reach, torch_dtype
+from audit.replay.sampled.independent import Independent, Reduced
 from audit.schema import Arg, Case, TensorSpec
 
 #: Bytes of the operands of one block. Some ten times that is held while it is measured, in double precision and moved.
@@ -30,18 +30,38 @@ Measure = Callable[[Case, Mapping[str, Tensor]], Mapping[str, Expected]]
 
 @dataclass(frozen=True)
 class Block:
-    """A part of a case: entries ``first`` to ``last`` of its lists (0 to 1 without lists), and some rows of them.
+    """A part of a case: from the entry ``first`` of its lists on (0 without lists), and some rows of them.
 
-    ``case`` has storages that begin where the block does: at ``starts``, bytes into the storages of the whole.
+    ``case`` has storages that begin where the block does: at ``starts``, bytes into the storages of the whole. Those of
+    operands that are ``scattered`` in it, as a few channels are in all images, hold their elements alone.
     """
 
     case: Case
     starts: Mapping[str, tuple[int, int]]
+    scattered: Mapping[str, TensorSpec]
     first: int
     rows: tuple[int, int] | None
 
     def contents(self, whole: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {name: whole[name][start:stop] for name, (start, stop) in self.starts.items()}
+        found = {name: whole[name][start:stop] for name, (start, stop) in self.starts.items()}
+        for name, spec in self.scattered.items():
+            line = elements_of(whole[name], torch_dtype(spec.dtype))
+            part = line.as_strided(spec.sizes, spec.strides, line.storage_offset() + spec.offset)
+            found[name] = part.permute(_order(spec)).contiguous().flatten().view(torch.uint8)
+        return found
+
+
+def _order(spec: TensorSpec) -> list[int]:
+    """Its dimensions from the largest stride to the smallest."""
+    return sorted(range(len(spec.sizes)), key=lambda dim: -spec.strides[dim])
+
+
+def _gathered(spec: TensorSpec) -> TensorSpec:
+    """The same with its elements side by side, in the same order in memory."""
+    strides, step = [0] * len(spec.sizes), 1
+    for dim in reversed(_order(spec)):
+        strides[dim], step = step, step * spec.sizes[dim]
+    return dataclasses.replace(spec, strides=tuple(strides), offset=0, extent=step)
 
 
 # --- taking a case apart ---------------------------------------------------------------------------------------------
@@ -79,27 +99,42 @@ def _by_rows(case: Case, independent: Independent, entry: int) -> Iterator[Block
 
 def _block(case: Case, independent: Independent, entries: tuple[int, int], rows: tuple[int, int] | None) -> Block:
     part = independent.part(case, entries, rows)
-    spans: dict[tuple[int, bool], tuple[int, int]] = {}
-    dtypes: dict[tuple[int, bool], str] = {}
+    spans: dict[str, tuple[int, int]] = {}
+    members: dict[str, TensorSpec | None] = {}
+    dtypes: dict[str, str] = {}
 
     def measured(spec: TensorSpec) -> TensorSpec:
-        key, stop = (spec.storage, spec.host), spec.offset + reach(spec.sizes, spec.strides)
-        if dtypes.setdefault(key, spec.dtype) != spec.dtype:
+        name, stop = _storage(spec), spec.offset + reach(spec.sizes, spec.strides)
+        if dtypes.setdefault(name, spec.dtype) != spec.dtype:
             raise ValueError("operands of different dtypes share a storage")
-        low, high = spans.get(key, (spec.offset, stop))
-        spans[key] = min(low, spec.offset), max(high, stop)
+        low, high = spans.get(name, (spec.offset, stop))
+        spans[name] = min(low, spec.offset), max(high, stop)
+        members[name] = spec if members.get(name, spec) == spec else None  # different ones are left as they lie
         return spec
 
     def shifted(spec: TensorSpec) -> TensorSpec:
-        low, high = spans[spec.storage, spec.host]
+        if _storage(spec) in scattered:
+            return _gathered(spec)
+        low, high = spans[_storage(spec)]
         return dataclasses.replace(spec, offset=spec.offset - low, extent=high - low)
 
     each_spec(part, measured)
+    scattered = {name: spec for name, spec in members.items() if spec is not None and _is_scattered(spec)}
     starts = {}
-    for (number, host), (low, high) in spans.items():
-        itemsize = torch_dtype(dtypes[number, host]).itemsize
-        starts[f"{number}{'h' if host else ''}"] = low * itemsize, high * itemsize
-    return Block(each_spec(part, shifted), starts, entries[0], rows)
+    for name, (low, high) in spans.items():
+        itemsize = torch_dtype(dtypes[name]).itemsize
+        if name not in scattered:
+            starts[name] = low * itemsize, high * itemsize
+    return Block(each_spec(part, shifted), starts, scattered, entries[0], rows)
+
+
+def _storage(spec: TensorSpec) -> str:
+    return f"{spec.storage}{'h' if spec.host else ''}"
+
+
+def _is_scattered(spec: TensorSpec) -> bool:
+    """Whether most of what lies between its first and its last element is not its own."""
+    return 0 not in spec.strides and reach(spec.sizes, spec.strides) > 2 * math.prod(spec.sizes)
 
 
 def each_spec(case: Case, change: Callable[[TensorSpec], TensorSpec]) -> Case:
@@ -138,35 +173,36 @@ class Blocked:
             self.found.pop(name, None)
             self.anatomies.pop(name, None)
             self.seen[name] = tensor.data_ptr()
-        sums = _Sums(self.facts)
+        sums = _Sums(self.facts, self.independent.reduced)
         for block in blocks_of(self.case, self.independent):
             for name, expected in self.measure(block.case, block.contents(self.whole)).items():
                 target = _renumbered(name, block.first)
                 if target not in wanted:
                     continue
                 n_rows = self.independent.n_rows(self.case, block.first)
-                part = _range(self.facts[target], expected.fact, block.rows, n_rows)
-                if part is None:
-                    sums.add(target, expected)
+                place = _place(self.facts[target], expected.fact, block.rows, n_rows)
+                if place is None:
+                    share = 1.0 if block.rows is None else (block.rows[1] - block.rows[0]) / n_rows
+                    sums.add(target, expected, share)
                 else:
-                    self._add(target, expected, wanted[target][part], part.start)
+                    self._add(target, expected, place.of(wanted[target]), place.elements())
         for name, expected in sums.expected().items():
-            self._add(name, expected, wanted[name], 0)
+            self._add(name, expected, wanted[name], torch.arange(wanted[name].numel()))
 
-    def _add(self, name: str, expected: Expected, actual: Tensor, start: int) -> None:
+    def _add(self, name: str, expected: Expected, actual: Tensor, places: Tensor) -> None:
         sizes = self.facts[name].sizes
         fact = dataclasses.replace(self.facts[name], dtype=str(actual.dtype).removeprefix("torch."))
         anatomy = self.anatomies.setdefault(name, Anatomy(fact))
-        anatomy.move_to(start)
+        anatomy.move_to(places)
         if expected.standard == "numeric" and expected.free is None:
             result = Comparison(name, "numeric", fact, fact, n_elements=actual.numel())
-            places = torch.arange(start, start + actual.numel())
             found = numeric(result, expected, actual, places, anatomy)
         else:
             found = compare(expected, actual, dataclasses.replace(expected.fact, dtype=fact.dtype), anatomy)
             steps = _steps(expected.fact.sizes) if found.worst_index else []
-            place = start + sum(index * step for index, step in zip(found.worst_index, steps, strict=True))
-            found = dataclasses.replace(found, worst_index=unravel(place, sizes) if found.worst_index else ())
+            place = sum(index * step for index, step in zip(found.worst_index, steps, strict=True))
+            at = unravel(int(places[place]), sizes) if found.worst_index else ()
+            found = dataclasses.replace(found, worst_index=at)
         self.found[name] = together(self.found[name], found) if name in self.found else found
 
     def of(self, name: str, result: Comparison, actual: Tensor) -> Comparison:
@@ -213,15 +249,41 @@ def _renumbered(name: str, first: int) -> str:
     return f"{before}[{int(number) + first}]{after}" if bracket and number.isdigit() else name
 
 
-def _range(whole: TensorFact, part: TensorFact, rows: tuple[int, int] | None, n_rows: int) -> slice | None:
-    """Where a block's output lies in the whole one; None where blocks add up to it."""
-    n_whole, n_part = math.prod(whole.sizes), math.prod(part.sizes)
-    if rows is None:
-        return slice(0, n_whole)
-    first = next((size for size in whole.sizes if size > 1), 1)
-    if first != n_rows or n_part * n_rows != n_whole * (rows[1] - rows[0]):
+@dataclass(frozen=True)
+class _Place:
+    """Where a block's output lies in the whole one: a range of one dimension, which is ``size`` long and has so many
+    places ``before`` it and elements ``behind``."""
+
+    before: int
+    size: int
+    behind: int
+    start: int
+    stop: int
+
+    def of(self, flat: Tensor) -> Tensor:
+        """Its elements, flat."""
+        return flat.view(self.before, self.size, self.behind)[:, self.start : self.stop].reshape(-1)
+
+    def elements(self) -> Tensor:
+        """Their flat indices."""
+        within = torch.arange(self.start * self.behind, self.stop * self.behind)
+        return (torch.arange(self.before).view(-1, 1) * (self.size * self.behind) + within).flatten()
+
+
+def _place(whole: TensorFact, part: TensorFact, rows: tuple[int, int] | None, n_rows: int) -> _Place | None:
+    """None where the whole output is made of those of all blocks."""
+    if rows is None or rows == (0, n_rows):
+        return _Place(1, 1, math.prod(whole.sizes), 0, 1)
+    pairs = list(zip(whole.sizes, part.sizes, strict=False))
+    differing = [dim for dim, (all_of_it, some) in enumerate(pairs) if all_of_it != some]
+    if len(whole.sizes) != len(part.sizes) or len(differing) != 1:
         return None
-    return slice(rows[0] * (n_whole // n_rows), rows[1] * (n_whole // n_rows))
+    [dim] = differing
+    size, n_some = pairs[dim]
+    if size % n_rows or n_some * n_rows != size * (rows[1] - rows[0]):
+        return None
+    before, behind, each = math.prod(whole.sizes[:dim]), math.prod(whole.sizes[dim + 1 :]), size // n_rows
+    return _Place(before, size, behind, rows[0] * each, rows[1] * each)
 
 
 def _steps(sizes: tuple[int, ...]) -> list[int]:
@@ -230,22 +292,36 @@ def _steps(sizes: tuple[int, ...]) -> list[int]:
 
 @dataclass
 class _Sums:
-    """Outputs that are the sum of those of the blocks, such as the gradient of a norm's weight."""
+    """Outputs that are made of those of all blocks, such as the gradient of a norm's weight: their sum, their mean, or
+    the root of the sum of their squares. Rounding errors of blocks are independent."""
 
     facts: Mapping[str, TensorFact]
-    parts: dict[str, Expected] = field(default_factory=dict)
+    reduced: Reduced
+    totals: dict[str, Tensor] = field(default_factory=dict)
+    squares: dict[str, Tensor] = field(default_factory=dict)
 
-    def add(self, name: str, expected: Expected) -> None:
+    def add(self, name: str, expected: Expected, share: float) -> None:
+        """``share``: of all rows."""
         if expected.wide is None:
             return
-        noise = max(expected.noise, 0.0 if expected.local is None else float(expected.local.values.max()))
-        before = self.parts.get(name)
-        wide = expected.wide if before is None else before.wide + expected.wide  # type: ignore[operator]
-        noise = math.hypot(noise, 0.0 if before is None else before.noise)  # rounding errors of blocks are independent
-        self.parts[name] = Expected(name, self.facts[name], "numeric", "", None, wide, noise)
+        most = max(expected.noise, 0.0 if expected.local is None else float(expected.local.values.max()))
+        wide, noise = expected.wide, torch.full(expected.wide.shape, most, dtype=torch.float64)
+        if self.reduced == "mean":
+            wide, noise = wide * share, noise * share
+        if self.reduced == "norm":
+            wide, noise = wide.square(), noise * wide
+        self.totals[name] = self.totals.get(name, 0.0) + wide
+        self.squares[name] = self.squares.get(name, 0.0) + noise.square()
 
     def expected(self) -> dict[str, Expected]:
-        return self.parts
+        found = {}
+        for name, total in self.totals.items():
+            wide, noise = total, self.squares[name].sqrt()
+            if self.reduced == "norm":
+                wide = total.sqrt()
+                noise = noise / wide.clamp_min(torch.finfo(wide.dtype).tiny)
+            found[name] = Expected(name, self.facts[name], "numeric", "", None, wide, float(noise.max()))
+        return found
 
 
 def together(one: Comparison, other: Comparison) -> Comparison:

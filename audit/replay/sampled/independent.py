@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
-from audit.replay.overload import base_of, named_arguments, resolve
+from audit.replay.overload import arguments_of, base_of, named_arguments, resolve
 from audit.schema import Arg, Case, TensorSpec
 
-#: Ops over rows, each with the operands that have the rows; all other operands belong to every row.
+Reduced = Literal["sum", "mean", "norm"]
+
+#: Ops over rows, each with the operands that have the rows; all other operands belong to every row. Rows are along the
+#: first dimension that the op does not go along.
 _ROWS = {
     "_softmax": "self",
     "_log_softmax": "self",
@@ -32,7 +37,35 @@ _ROWS = {
     "var": "self",
     "std": "self",
     "cumsum": "self",
+    "cumprod": "self",
+    "logcumsumexp": "self",
+    "nll_loss_backward": "self target grad_output",
+    "nll_loss2d_backward": "self target grad_output",
+    "avg_pool2d": "self",
+    "avg_pool3d": "self",
+    "_adaptive_avg_pool2d": "self",
+    "_adaptive_avg_pool3d": "self",
+    "upsample_bilinear2d": "self",
+    "upsample_bicubic2d": "self",
 }
+#: Of these, how many of the last dimensions the op goes along, where no argument of the call says it.
+_LAST = {"nll_loss_backward": 1, "nll_loss2d_backward": 3, "avg_pool2d": 2, "avg_pool3d": 3,
+         "_adaptive_avg_pool2d": 2, "_adaptive_avg_pool3d": 3, "upsample_bilinear2d": 2,
+         "upsample_bicubic2d": 2}  # fmt: skip
+_BATCH_NORM = "input:1 weight:0 bias:0 running_mean:0 running_var:0"
+_BATCH_NORM_BACKWARD = "input:1 weight:0 running_mean:0 running_var:0 save_mean:0"
+#: Ops over channels (of the gradient of an embedding: columns), each with the dimension of every operand that has them.
+_CHANNELS = {
+    **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"), _BATCH_NORM),
+    **dict.fromkeys(("miopen_batch_norm", "cudnn_batch_norm"), _BATCH_NORM),
+    "native_batch_norm_backward": f"{_BATCH_NORM_BACKWARD} grad_out:1 save_invstd:0",
+    "batch_norm_backward": f"{_BATCH_NORM_BACKWARD} grad_out:1 save_var:0",
+    "miopen_batch_norm_backward": f"{_BATCH_NORM_BACKWARD} grad_output:1 save_var:0",
+    "cudnn_batch_norm_backward": f"{_BATCH_NORM_BACKWARD} grad_output:1 save_var:0",
+    "embedding_dense_backward": "grad_output:-1",
+}
+#: Reductions over everything: how what the blocks give is put together.
+_REDUCED: Mapping[str, Reduced] = {"sum": "sum", "mean": "mean", "linalg_vector_norm": "norm"}
 #: Of these, outputs without rows are sums over all blocks.
 _WITH_SUMS = ("native_layer_norm_backward", "_fused_rms_norm_backward", "layer_norm", "rms_norm")
 #: Ops over lists that look at a tensor as a whole.
@@ -44,15 +77,20 @@ _FUSED = ("_fused_adam", "_fused_adamw", "_fused_sgd", "_fused_adagrad")
 class Independent:
     """``dim`` is the one that rows are along in the widest operand, of ``rank`` dimensions and ``n`` rows; -1: none.
 
-    ``names``: operands with rows by argument name, None: all that broadcast. ``lists``: arguments that are split by
-    entry together.
+    ``names``: the operands with rows, a multiple of ``n`` long, each by its name with its dimension; None: all that
+    broadcast. ``lists``: arguments that are split by entry together. ``counts``: integers that say how many rows there
+    are, or a multiple. ``reduced``: how an output without rows is made of those of the blocks. ``out_bytes``: of all
+    outputs.
     """
 
     dim: int
     rank: int
     n: int
-    names: frozenset[str] | None
+    names: Mapping[str, int] | None
     lists: frozenset[str] = frozenset()
+    counts: frozenset[str] = frozenset()
+    reduced: Reduced = "sum"
+    out_bytes: int = 0
 
     def entries(self, case: Case) -> list[int] | None:
         """Bytes of each entry of the lists, over all of them; None without lists."""
@@ -65,7 +103,7 @@ class Independent:
         entries = self.entries(case)
         if entries is not None:
             return entries[entry]
-        return sum(_nbytes(arg) for _, arg in _named(case))
+        return sum(_nbytes(arg) for _, arg in _named(case)) + self.out_bytes
 
     def n_rows(self, case: Case, entry: int) -> int:
         if not self.lists:
@@ -88,13 +126,13 @@ class Independent:
             return narrowed(name, arg)
 
         def narrowed(name: str, arg: Arg) -> Arg:
+            if rows is not None and name in self.counts and isinstance(arg, int):
+                return arg * (rows[1] - rows[0]) // n
             if rows is None or not isinstance(arg, TensorSpec):
                 return arg
-            named = self.names is not None and not self.lists
-            if named and self.names is not None and name not in self.names:
-                return arg
-            dim = self.dim if named else len(arg.sizes) - (rank - self.dim)
-            return _narrowed(arg, dim, n, rows)
+            if self.names is None or self.lists:
+                return _narrowed(arg, len(arg.sizes) - (rank - self.dim), n, rows)
+            return _narrowed(arg, self.names[name], n, rows) if name in self.names else arg
 
         parameters = _parameters(case)
         args = tuple(cut(parameters[i], arg) for i, arg in enumerate(case.args))
@@ -107,14 +145,20 @@ class Independent:
 
 
 def _narrowed(spec: TensorSpec, dim: int, n: int, rows: tuple[int, int]) -> TensorSpec:
-    if not 0 <= dim < len(spec.sizes) or spec.sizes[dim] != n:
+    if not 0 <= dim < len(spec.sizes) or spec.sizes[dim] % n or not spec.sizes[dim]:
         return spec
-    sizes = (*spec.sizes[:dim], rows[1] - rows[0], *spec.sizes[dim + 1 :])
-    return dataclasses.replace(spec, sizes=sizes, offset=spec.offset + rows[0] * spec.strides[dim])
+    each = spec.sizes[dim] // n
+    sizes = (*spec.sizes[:dim], (rows[1] - rows[0]) * each, *spec.sizes[dim + 1 :])
+    return dataclasses.replace(spec, sizes=sizes, offset=spec.offset + rows[0] * each * spec.strides[dim])
 
 
-def independent_parts(case: Case, out: tuple[int, ...]) -> Independent | None:
-    """How the case comes apart, where its first output has sizes ``out``; None where it does not."""
+def independent_parts(case: Case, out: tuple[int, ...], out_bytes: int) -> Independent | None:
+    """How the case comes apart; None where it does not. Its first output has sizes ``out``, all have ``out_bytes``."""
+    found = _independent_parts(case, out)
+    return None if found is None else dataclasses.replace(found, out_bytes=out_bytes)
+
+
+def _independent_parts(case: Case, out: tuple[int, ...]) -> Independent | None:
     base = base_of(case.op)
     try:
         op = resolve(case.op)
@@ -124,6 +168,10 @@ def independent_parts(case: Case, out: tuple[int, ...]) -> Independent | None:
         return _lists(case, base, op)
     if base in _ROWS:
         return _rows(case, base)
+    if case.grads is None and base in _CHANNELS:
+        return _channels(case, base)
+    if case.grads is None and base.startswith("native_group_norm"):
+        return _groups(case)
     if torch.Tag.pointwise in op.tags and case.grads is None:
         dim = next((d for d, size in enumerate(out) if size > 1), None)
         return None if dim is None else Independent(dim, len(out), out[dim], None)
@@ -146,26 +194,56 @@ def _rows(case: Case, base: str) -> Independent | None:
     if not isinstance(first, TensorSpec):
         return None
     rank = len(first.sizes)
-    dim = next((d for d, size in enumerate(first.sizes) if size > 1), rank)
-    if dim >= rank or dim in _bound_together(case, rank) or (case.grads is not None and base not in _WITH_SUMS):
+    bound = _bound_together(case, base, rank)
+    long = [dim for dim, size in enumerate(first.sizes) if size > 1]
+    free = [dim for dim in long if dim not in bound]
+    if not long or (case.grads is not None and (base not in _WITH_SUMS or free[:1] != long[:1])):
         return None
-    return Independent(dim, rank, first.sizes[dim], frozenset(names))
+    if free:
+        return Independent(free[0], rank, first.sizes[free[0]], dict.fromkeys(names, free[0]))
+    if base not in _REDUCED or arguments_of(case).get("ord", 2) != 2:
+        return None
+    return Independent(long[0], rank, first.sizes[long[0]], {names[0]: long[0]}, reduced=_REDUCED[base])
 
 
-def _bound_together(case: Case, rank: int) -> set[int]:
+def _channels(case: Case, base: str) -> Independent | None:
+    given, dims = dict(_named(case)), {n: int(d) for n, d in (pair.split(":") for pair in _CHANNELS[base].split())}
+    first = next((given.get(name) for name, dim in dims.items() if dim), None)
+    if not isinstance(first, TensorSpec) or len(first.sizes) < 2:
+        return None
+    rank = len(first.sizes)
+    dim = max(dims.values()) % rank
+    if first.sizes[dim] < 2:
+        return None
+    return Independent(dim, rank, first.sizes[dim], {name: at % rank for name, at in dims.items()})
+
+
+def _groups(case: Case) -> Independent | None:
+    """Of a group norm: its images, or of a single one its groups."""
+    given = dict(_named(case))
+    first, n_images, n_groups = given.get("input"), given.get("N"), given.get("group")
+    if not isinstance(first, TensorSpec) or not isinstance(n_images, int) or not isinstance(n_groups, int):
+        return None
+    rank, placed = len(first.sizes), ("input", "grad_out", "mean", "rstd")
+    if rank < 2 or first.sizes[0] != n_images or max(n_images, n_groups) < 2:
+        return None
+    if n_images > 1:
+        return Independent(0, rank, n_images, dict.fromkeys(placed, 0), counts=frozenset(("N",)))
+    names = {**dict.fromkeys(placed, 1), "weight": 0, "bias": 0}
+    return Independent(1, rank, n_groups, names, counts=frozenset(("C", "group")))
+
+
+def _bound_together(case: Case, base: str, rank: int) -> set[int]:
     """Dimensions along which the op goes."""
+    if base in _LAST:
+        return set(range(max(0, rank - _LAST[base]), rank))
     a = named_arguments(case.op, case.args, dict(case.kwargs))
     if isinstance(shape := a.get("normalized_shape"), (tuple, list)):
         return set(range(rank - len(shape), rank))
     dims = a.get("dim")
     if isinstance(dims, int):
         return {dims % rank}
-    return {d % rank for d in dims} if dims else set(range(rank))
-
-
-def has_sums(case: Case) -> bool:
-    """Whether outputs without rows are sums over the blocks."""
-    return base_of(case.op) in _WITH_SUMS
+    return {d % rank for d in dims} if isinstance(dims, tuple) and dims else set(range(rank))
 
 
 def _parameters(case: Case) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from audit.replay.equivalents import equivalent_of
 from audit.replay.execute import call, with_mutated
 from audit.replay.inputs import Bound, bind, storages_of, torch_dtype
 from audit.replay.outcomes import attempt
-from audit.replay.overload import base_of, named_arguments, resolve, written_operands
+from audit.replay.overload import arguments_of, base_of, named_arguments, operand_names, resolve, written_operands
 from audit.replay.sampled.attention_calls import ATTENTIONS, attention_of, expected_of, is_covered
 from audit.replay.sampled.bilinear import Bilinear
 from audit.replay.sampled.blocks import Blocked, BlockOutput, Measure, blocks_of
@@ -57,23 +58,33 @@ def expectations(case: Case, spooled: Spooled) -> dict[str, Expected] | None:
     if nbytes < _BYTES_LIMIT:
         return None
     found = _linear_or_attention(case, spooled.operand, spooled.seed)
-    if found is None and nbytes > BLOCKS_LIMIT_BYTES:
-        return _in_blocks(case, spooled)
+    if found is None and (nbytes > BLOCKS_LIMIT_BYTES or _may_grow(case)):
+        return _in_blocks(case, spooled, nbytes)
     return found
 
 
-def _in_blocks(case: Case, spooled: Spooled) -> dict[str, Expected] | None:
+def _may_grow(case: Case) -> bool:
+    """Whether outputs may be much larger than the operands."""
+    return base_of(case.op) == "embedding_dense_backward" or torch.Tag.pointwise in resolve(case.op).tags
+
+
+def _in_blocks(case: Case, spooled: Spooled, nbytes: int) -> dict[str, Expected] | None:
     outputs = _meta_outputs(case, spooled.seed)
-    if not outputs:
+    out_bytes = sum(output.numel() * output.itemsize for output in outputs.values())
+    if not outputs or max(nbytes, out_bytes) <= BLOCKS_LIMIT_BYTES:
         return None
     facts = {name: fact_of(output) for name, output in outputs.items()}
-    independent = independent_parts(case, next(iter(facts.values())).sizes)
+    independent = independent_parts(case, next(iter(facts.values())).sizes, out_bytes)
     if independent is None:
         return None
     try:
-        next(blocks_of(case, independent))
+        block = next(blocks_of(case, independent))
     except ValueError:
         return None
+    shown = spooled.measure(block.case, block.contents(spooled.contents))
+    facts |= {  # torch's shapes without values have other dtypes at times
+        name: dataclasses.replace(facts[name], dtype=found.fact.dtype) for name, found in shown.items() if name in facts
+    }
     standard = standard_of(case)
     blocked = Blocked(case, independent, spooled.contents, facts, spooled.measure)
     return {
@@ -157,11 +168,20 @@ def _meta_outputs(case: Case, seed: int) -> dict[str, torch.Tensor]:
     def run() -> dict[str, torch.Tensor]:
         bound = bind(case, _on_meta, _META, seed)
         op = equivalent_of(case.op) or resolve(case.op)
-        produced = with_mutated(case, bound, call(case, op, bound), written_operands(case))
+        produced = with_mutated(case, bound, call(case, op, bound), written(case))
         return {item.name: item.tensor for item in produced if item.tensor is not None}
 
     outputs = attempt(run)
     return {} if isinstance(outputs, Outcome) else outputs
+
+
+def written(case: Case) -> list[int]:
+    """Positions of the operands that the call writes: by its schema, and running statistics, which that leaves out."""
+    arguments = arguments_of(case)
+    is_training = base_of(case.op).endswith("batch_norm") and (arguments.get("training") or arguments.get("train"))
+    hidden = ("running_mean", "running_var") if is_training else ()
+    names = operand_names(case)
+    return sorted({*written_operands(case), *(position for position, name in enumerate(names) if name in hidden)})
 
 
 def _on_meta(_: int, spec: TensorSpec) -> torch.Tensor:
