@@ -155,7 +155,8 @@ def _elements(dtype: str, sizes: str, values: Values) -> str:
 
 
 def _scaled(made: str, width: float, low: float) -> str:
-    return f"({made} * {_short(width)} + {_short(low)})" if low else f"({made} * {_short(width)})"
+    shifted = f" {'-' if low < 0 else '+'} {_short(abs(low))}" if low else ""
+    return f"({made} * {_short(width)}{shifted})"
 
 
 def _short(value: float) -> str:

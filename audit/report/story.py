@@ -152,7 +152,7 @@ def _cases_and_calls(judgement: Judgement, rows: list[CaseRow]) -> str:
 def _elsewhere(judgement: Judgement, rows: list[CaseRow]) -> list[str]:
     """What a stand-in, a simulation or a prediction is worth."""
     header = judgement.run.header
-    ran = [row for row in rows if row.measurement is not None]
+    ran = [row for row in rows if row.measurement is not None and row.measurement.device.kind != "not_run"]
     among = f" of {len(rows):,}" if len(ran) < len(rows) else ""
     replayed = f"{len(ran):,}{among} {'case' if len(rows) == 1 else 'cases'} ({calls_text(judgement, ran)})"
     n_found = sum(row.status not in ("supported", "inconclusive") for row in rows)

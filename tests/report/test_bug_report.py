@@ -116,6 +116,14 @@ def test_operands_have_their_sizes_strides_and_statistics() -> None:
     assert 7.2 < float(result.mean()) < 7.8
 
 
+def test_a_range_below_zero_reads_as_one_writes_it() -> None:
+    values = {0: Values(minimum=-4.5, maximum=1.5), 1: Values(minimum=0.0, maximum=2.0)}
+    pair = (spec((2,), (1,)), spec((2,), (1,), storage=1))
+    script = minimal_script(Case("k", "aten::add.Tensor", pair, values=values), "NUM201", "")
+    assert "torch.rand((2,)) * 6.0 - 4.5)" in script
+    assert "torch.rand((2,)) * 2.0)" in script
+
+
 def test_operands_that_share_memory_share_it() -> None:
     whole = spec((8,), (1,), storage=4)
     half = spec((4,), (1,), offset=4, storage=4)
