@@ -28,7 +28,8 @@ Direction: TypeAlias = Literal["worse", "better", "unknown"]
 
 @dataclass(frozen=True)
 class CaseChange:
-    """A case whose status differs between two runs or stacks. ``reason`` is that of the finding after, if any."""
+    """A case whose status differs between two runs or stacks. ``reason`` is that of the finding after, or of
+    the one before (``before: ...``) where the case is fine now."""
 
     op: str
     op_slug: str

@@ -16,8 +16,9 @@ from audit.dashboard.links import HISTORY_FEED, run_page
 from audit.dashboard.pages.evidence import banner_of
 from audit.dashboard.rows import RunRow
 from audit.dashboard.site_file import SiteFile
-from audit.report.legend import STATUS_TEXTS
+from audit.report.legend import status_words
 from audit.report.text import clipped, one_line, plural, short_op
+from audit.schema import Evidence
 
 _NAMESPACE = "http://www.w3.org/2005/Atom"
 MAX_ENTRIES = 60
@@ -63,16 +64,19 @@ def _entry(feed: ElementTree.Element, item: Transition) -> None:
     _add(entry, "updated", _updated(after))
     _add(entry, "link", rel="alternate", type="text/html", href=run_page(after.slug))
     listed = item.changes[:MAX_CASES]
-    lines = [f"Differs around the two runs: {one_line(item.cause, 600)}.", *map(_line, listed)]
+    lines = [
+        f"Differs around the two runs: {one_line(item.cause, 600)}.",
+        *(_line(change, after.stack.evidence) for change in listed),
+    ]
     if (n_left := item.n_worse + item.n_better + item.n_unknown - len(listed)) > 0:
         lines.append(f"and {plural(n_left, 'more case')}")
     _add(entry, "content", "\n".join(lines), type="text")
 
 
-def _line(change: CaseChange) -> str:
-    moved = f"{STATUS_TEXTS[change.before].label} → {STATUS_TEXTS[change.after].label}"
+def _line(change: CaseChange, evidence: Evidence) -> str:
+    was, is_now = (status_words(status, evidence).label for status in (change.before, change.after))
     why = f": {one_line(clipped(change.reason, 300), 300)}" if change.reason else ""
-    return f"{one_line(short_op(change.op), 80)} {one_line(change.signature, 120)}: {moved}{why}"
+    return f"{one_line(short_op(change.op), 80)} {one_line(change.signature, 120)}: {was} → {is_now}{why}"
 
 
 def _updated(run: RunRow) -> str:

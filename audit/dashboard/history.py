@@ -21,6 +21,9 @@ from audit.report.legend import READING_ORDER
 _WORST_FIRST: tuple[Direction, ...] = ("worse", "better", "unknown")
 _STEP = "step.before, step.after, n_common, n_worse, n_better, n_unknown, n_new, n_gone"
 
+#: What makes the status after; of a case that is fine now what made the one before.
+_REASON = "COALESCE(finding.message, 'before: ' || was.message)"
+_FINDINGS = "LEFT JOIN finding ON finding.id = seen.finding LEFT JOIN finding AS was ON was.id = past.finding"
 
 #: What stands around a run, by its number: environment, settings with weight, the version of rocm-audit.
 Surroundings: TypeAlias = Callable[[int], Mapping[str, str]]
@@ -86,10 +89,10 @@ def _differences(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Enviro
 def _moves(base: Connection, before: int, after: int, op: str) -> tuple[CaseChange, ...]:
     rows = base.execute(
         "SELECT op.op, op.slug, signature.key, signature.signature, signature.dtype, move.status_before, "
-        "move.status_after, finding.message FROM move JOIN signature ON signature.id = move.signature "
+        f"move.status_after, {_REASON} FROM move JOIN signature ON signature.id = move.signature "
         "JOIN op ON op.id = signature.op JOIN seen ON seen.signature = move.signature AND seen.run = move.after "
-        "LEFT JOIN finding ON finding.id = seen.finding WHERE move.after = ? AND move.before = ? "
-        + ("AND op.slug = ?" if op else ""),
+        "JOIN seen AS past ON past.signature = move.signature AND past.run = move.before "
+        f"{_FINDINGS} WHERE move.after = ? AND move.before = ? " + ("AND op.slug = ?" if op else ""),
         (after, before, op) if op else (after, before),
     )
     return _listed(rows)[0]
@@ -136,10 +139,10 @@ def _between(base: Connection, gpu: Gpu, before: Stack, after: Stack, pair: tupl
     )
     rows = base.execute(
         "SELECT op.op, op.slug, signature.key, signature.signature, signature.dtype, old.status, new.status, "
-        "finding.message FROM newest AS old JOIN newest AS new ON new.signature = old.signature "
+        f"{_REASON} FROM newest AS old JOIN newest AS new ON new.signature = old.signature "
         "JOIN signature ON signature.id = old.signature JOIN op ON op.id = signature.op "
         "JOIN seen ON seen.signature = new.signature AND seen.run = new.run "
-        "LEFT JOIN finding ON finding.id = seen.finding "
+        f"JOIN seen AS past ON past.signature = old.signature AND past.run = old.run {_FINDINGS} "
         "WHERE old.stack = ? AND new.stack = ? AND old.status != new.status",
         pair,
     )

@@ -238,6 +238,9 @@ def test_the_last_release_is_compared_with_the_one_before(catalog_of: CatalogOf,
     assert [(one.key, one.direction) for one in change.changes] == [
         (ARANGE, "worse"), (DIV, "better"), (POW, "unknown")
     ]  # fmt: skip
+    worse, better, _ = change.changes
+    assert not worse.reason.startswith("before: ")
+    assert better.reason.startswith("before: output is off by")
 
 
 def test_an_op_on_a_gpu_has_each_case_once_with_its_newest_run_whatever_the_versions(

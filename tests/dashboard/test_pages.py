@@ -166,7 +166,7 @@ def test_a_cell_of_all_dtypes_has_the_worst_status_and_the_sum_of_counts() -> No
     row = replace(grid_of(MadeContents()).rows[0], by_dtype=(("float16", cells[:1]), ("float32", cells[1:])))
     assert row.merged((0,)) == {0: GridCell(0, "slow", 7, 1, 1, True)}
     assert row.merged((0,))[0].text == "1/7"
-    assert row.merged((0,))[0].words == "slow, finding in 1 of 7 cases, 1 inconclusive, runs disagree"
+    assert row.merged((0,))[0].words("measured") == "slow, finding in 1 of 7 cases, 1 inconclusive, runs disagree"
 
 
 def test_the_data_of_the_matrix_has_every_cell_of_the_contents() -> None:
@@ -220,7 +220,8 @@ def test_a_kind_of_work_has_the_worst_status_and_all_cases_of_its_ops() -> None:
     rows = kind_rows(OPS_ON_GPU)
     assert [(row.label, row.n_ops) for row in rows] == [("Matrix products", 2), ("Attention", 1), ("Elementwise", 1)]
     assert rows[0].cells["mi300x"] == GridCell(0, "divergent", 13, 2, 1, False)
-    assert rows[2].cells["mi300x"].words == "supported, 4 cases"
+    assert rows[2].cells["mi300x"].words("simulated") == "supported, 4 cases"
+    assert rows[2].cells["mi300x"].words("predicted") == "nothing known against, 4 cases"
 
 
 def test_ops_in_trouble_are_named_by_status_those_with_most_cases_first() -> None:

@@ -10,10 +10,10 @@ from itertools import groupby
 from audit.dashboard.contents import Contents
 from audit.dashboard.pages.evidence import EVIDENCE_ORDER
 from audit.dashboard.rows import MatrixCell, Stack, Tally
-from audit.report.legend import READING_ORDER, STATUS_TEXTS
+from audit.report.legend import READING_ORDER, status_words
 from audit.report.text import plural
 from audit.rules.coverage import worst
-from audit.schema import Status
+from audit.schema import Evidence, Status
 
 #: What an op is in trouble by; an op that nobody could judge comes after them, before what is fine.
 _TROUBLES = READING_ORDER[:4]
@@ -35,10 +35,9 @@ class GridCell:
         """``3/12``: cases with a finding of all; ``12`` where none has one."""
         return f"{self.n_finding:,}/{self.n:,}" if self.n_finding else f"{self.n:,}"
 
-    @property
-    def words(self) -> str:
+    def words(self, evidence: Evidence) -> str:
         """The same for those who hear it: ``divergent, finding in 3 of 12 cases, 1 inconclusive, runs disagree``."""
-        said = [STATUS_TEXTS[self.status].label]
+        said = [status_words(self.status, evidence).label]
         said.append(
             f"finding in {self.n_finding:,} of {plural(self.n, 'case')}" if self.n_finding else plural(self.n, "case")
         )

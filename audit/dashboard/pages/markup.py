@@ -17,10 +17,10 @@ from audit.dashboard.pages.evidence import banner_of, texture
 from audit.dashboard.pages.kinds import KINDS
 from audit.dashboard.rows import Observation, Stack, Tally
 from audit.report import text
-from audit.report.legend import READING_ORDER, STATUS_TEXTS
+from audit.report.legend import READING_ORDER, STATUS_TEXTS, status_words
 from audit.report.template_words import headline_parts, op_parts, web_link
 from audit.rules.coverage import percentage
-from audit.schema import Status
+from audit.schema import Evidence, Status
 
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 MAX_MESSAGE = 600
@@ -91,11 +91,12 @@ def observation_facets(stacks: dict[str, Stack], seen: Observation) -> str:
 
 def worst_by_level(seen: Iterable[Observation], stacks: dict[str, Stack]) -> list[str]:
     """``divergent, simulated``: the worst status at each evidence level, for those who do not see the signs."""
-    worst_of: dict[str, Status] = {}
+    worst_of: dict[tuple[str, Evidence], Status] = {}
     for one in seen:
-        level = stacks[one.stack_slug].evidence_text
+        stack = stacks[one.stack_slug]
+        level = (stack.evidence_text, stack.evidence)
         worst_of[level] = min(worst_of.get(level, one.status), one.status, key=READING_ORDER.index)
-    return [f"{STATUS_TEXTS[status].label}, {level}" for level, status in worst_of.items()]
+    return [f"{status_words(status, evidence).label}, {text}" for (text, evidence), status in worst_of.items()]
 
 
 def ratio_text(ratio: float | None, allowance: float | None = None) -> str:
@@ -152,6 +153,7 @@ def _environment() -> jinja2.Environment:
     )
     names: dict[str, Any] = {
         "STATUS_TEXTS": STATUS_TEXTS,
+        "status_words": status_words,
         "READING_ORDER": READING_ORDER,
         "assets_version": ASSETS_VERSION,
         "plural": text.plural,

@@ -21,7 +21,7 @@ from audit.dashboard.pages.markup import page
 from audit.dashboard.rows import Stack
 from audit.dashboard.script_data import script
 from audit.dashboard.site_file import SiteFile
-from audit.report.legend import READING_ORDER, STATUS_TEXTS
+from audit.report.legend import READING_ORDER, STATUS_TEXTS, status_words
 
 PAGE_ROWS = 100
 SHARD_OPS = 500
@@ -109,6 +109,7 @@ def _meta(grid: Grid, n_shards: int) -> dict[str, Any]:
         "newest": list(grid.newest),
         "statuses": list(READING_ORDER),
         "labels": [STATUS_TEXTS[status].label for status in READING_ORDER],
+        "predicted": [status_words(status, "predicted").label for status in READING_ORDER],
         "shards": [f"matrix-{i + 1}" for i in range(n_shards)],
         "evidenceOrder": [stack.evidence for stack in grid.stacks],
     }

@@ -35,7 +35,9 @@ def _files_of(contents: Contents, row: RunRow) -> Iterator[SiteFile]:
     def cases() -> Iterator[RunCase]:
         return contents.cases(row.slug)
 
-    listing = Listing(f"run-{row.slug}", row.share.tally.total, depends, cases, lambda case: render(case, "../"))
+    listing = Listing(
+        f"run-{row.slug}", row.share.tally.total, depends, cases, lambda case: render(case, "../", row.stack.evidence)
+    )
     yield SiteFile(run_page(row.slug), depends, _maker(contents, row.slug, listing))
     yield from listing.files()
 
