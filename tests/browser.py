@@ -61,6 +61,7 @@ def open_browser() -> Iterator[Browser]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
     driver.set_page_load_timeout(60)
+    driver.set_script_timeout(180)  # axe-core on a page of hundreds of cases, on a busy machine
     try:
         yield driver
     finally:

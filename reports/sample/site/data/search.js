@@ -1,0 +1,1 @@
+(window.rocmAudit=window.rocmAudit||{})["search"]=["search-1"];
