@@ -104,7 +104,7 @@ class Catalog:
         for gpu in gpus:
             tally.update(dict(gpu.share.tally.by_status))
         digest = hashlib.sha256(" ".join(gpu.share.cases.version for gpu in gpus).encode()).hexdigest()[:12]
-        name = gpus[0].share.cases.name if len(gpus) == 1 else f"all sources on {len(gpus)} GPUs"
+        name = gpus[0].share.cases.name if len(gpus) == 1 else f"all sources on {len(gpus)} devices"
         version = gpus[0].share.cases.version if len(gpus) == 1 else digest
         audits = tuple(sorted({one for gpu in gpus for one in gpu.share.cases.audit_versions}))
         cases = CaseSet(name, version, sum(tally.values()), audits)

@@ -170,6 +170,16 @@ def test_a_clock_that_cannot_be_is_flagged(catalog_of: CatalogOf, tmp_path: Path
     assert catalog.site().newest == "2026-11-20"
 
 
+def test_a_run_has_its_day_and_time_in_utc_wherever_it_was_made(catalog_of: CatalogOf, tmp_path: Path) -> None:
+    write_run(tmp_path / "a", created="2026-11-01T23:30:00-02:00")
+    write_run(tmp_path / "b", created="2026-11-02T04:15:00Z", environment=ROCM_71)
+    write_run(tmp_path / "c", created="2026-11-02T05:45:00", device=MI250X)
+    write_run(tmp_path / "d", created="1970-01-01T00:00:10+00:00", device=H200)
+    assert sorted((row.path.split("/")[1], row.date, row.time) for row in catalog_of(tmp_path).runs()) == [
+        ("a", "2026-11-02", "01:30"), ("b", "2026-11-02", "04:15"), ("c", "2026-11-02", "05:45"), ("d", "", "")
+    ]  # fmt: skip
+
+
 # --- what changed ---------------------------------------------------------------------------------------------------
 
 
