@@ -105,6 +105,42 @@ def test_the_other_ops_are_the_products_that_torch_computes():
         assert judged(reference, wide.float()).worst_ratio <= 1, op
 
 
+@pytest.mark.parametrize("kind", [torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2])
+@pytest.mark.parametrize("by_row", [False, True])
+def test_fp8_products_are_those_of_the_numbers_times_their_scales(kind, by_row):
+    generator = torch.Generator().manual_seed(0)
+    first, second = (torch.randn(sizes, generator=generator).to(kind) for sizes in ((256, 64), (300, 64)))
+    sizes = ((256, 1), (1, 300)) if by_row else ((), ())
+    scales = [torch.rand(s, generator=generator) + 0.5 for s in sizes]
+    bias = torch.randn(300, generator=generator).bfloat16()
+    arguments = {"self": first, "mat2": second.t(), "scale_a": scales[0], "scale_b": scales[1], "bias": bias}
+    wide = (first.double() * scales[0]) @ (second.t().double() * scales[1]) + bias.double()
+    reference = sampled("_scaled_mm", arguments, wide.bfloat16())
+    exact = reference.exact
+    torch.testing.assert_close(exact.wide, wide.flatten()[exact.places], rtol=1e-5, atol=1e-5)
+    healthy = judged(reference, wide.bfloat16())
+    assert (healthy.worst_ratio <= 1, 0.8 < excess(healthy)["whole"] < 1.2) == (True, True)
+    wide[64] *= 1.02
+    assert excess(judged(reference, wide.bfloat16()))["row"] > 20
+
+
+def test_scales_of_blocks_have_no_form_here():
+    arguments = {"self": torch.zeros(128, 256), "mat2": torch.zeros(256, 128)}
+    scales = {"scale_a": torch.ones(128, 2), "scale_b": torch.ones(2, 1)}
+    assert product_of("_scaled_mm", {**arguments, **scales}, torch.bfloat16) is None
+
+
+def test_int8_weights_are_numbers_times_the_scales_of_their_columns():
+    generator = torch.Generator().manual_seed(0)
+    left = torch.randn(256, 64, generator=generator).bfloat16()
+    weight = torch.randint(-127, 128, (300, 64), generator=generator, dtype=torch.int8)
+    scales = (torch.rand(300, generator=generator) / 64).bfloat16()
+    wide = left.double() @ (weight.double() * scales.double().unsqueeze(1)).t()
+    reference = sampled("_weight_int8pack_mm", {"self": left, "mat2": weight, "scales": scales}, wide.bfloat16())
+    torch.testing.assert_close(reference.exact.wide, wide.flatten()[reference.exact.places], rtol=1e-6, atol=1e-6)
+    assert 0.8 < excess(judged(reference, wide.bfloat16()))["whole"] < 1.2
+
+
 def bf16_product(rows=256, depth=64, columns=300):
     generator = torch.Generator().manual_seed(3)
     a = torch.randn(rows, depth, generator=generator).bfloat16()

@@ -1,4 +1,6 @@
-"""Products of matrices as bilinear outputs: mm, addmm, bmm, baddbmm, addbmm, linear, matmul, mv and their kin."""
+"""Products of matrices as bilinear outputs: mm, addmm, bmm, baddbmm, addbmm, linear, matmul, mv and their kin, and of
+quantised matrices with one scale, or one for each row and column.
+"""
 
 from __future__ import annotations
 
@@ -157,6 +159,31 @@ def _matmul(a: Mapping[str, Any]) -> _Operands:
     return left, right, None
 
 
+def _scaled_mm(a: Mapping[str, Any]) -> _Operands:
+    """fp8 numbers are numbers of bfloat16 too; with scales of their own rows and columns they take float32."""
+    left, right = a["self"], a["mat2"]
+    if a["scale_a"].numel() == 1 == a["scale_b"].numel():
+        return left.to(torch.bfloat16), right.to(torch.bfloat16), a.get("bias")
+    scales = a["scale_a"].reshape(-1, 1), a["scale_b"].reshape(1, -1)
+    return left.float() * scales[0], right.float() * scales[1], a.get("bias")
+
+
+def _int8(a: Mapping[str, Any]) -> _Operands:
+    return a["self"], (a["mat2"].float() * a["scales"].float().unsqueeze(1)).t(), None
+
+
+def _scale_of(base: str, a: Mapping[str, Any]) -> float | None:
+    """What the product of the operands is multiplied with; None where scales are of blocks, which have no form here."""
+    if base != "_scaled_mm":
+        return float(a.get("alpha", 1))
+    first, second = a["scale_a"], a["scale_b"]
+    if first.numel() == 1 == second.numel():
+        return float(first) * float(second)
+    ends = a["self"].shape[0], a["mat2"].shape[1]
+    is_plain = first.dtype == torch.float32 and (first.numel(), second.numel()) == ends
+    return 1.0 if is_plain else None
+
+
 #: Op (without overload and the underscore of an in-place form) to its operands.
 _PRODUCTS: Mapping[str, Callable[[Mapping[str, Any]], _Operands]] = {
     "mm": _mm,
@@ -168,12 +195,17 @@ _PRODUCTS: Mapping[str, Callable[[Mapping[str, Any]], _Operands]] = {
     "matmul": _matmul,
     "mv": _mv,
     "addmv": _addmv,
+    "_scaled_mm": _scaled_mm,
+    "_weight_int8pack_mm": _int8,
 }
 PRODUCTS = frozenset(_PRODUCTS)
 
 
 def product_of(base: str, arguments: Mapping[str, Any], dtype: torch.dtype) -> Product | None:
     """The product that the op ``base`` computes with these arguments by name; None where it is of another kind."""
+    alpha = _scale_of(base, arguments)
+    if alpha is None:
+        return None
     left, right, addend = _PRODUCTS[base](arguments)
     if not (left.is_floating_point() and right.is_floating_point()):
         return None
@@ -183,5 +215,4 @@ def product_of(base: str, arguments: Mapping[str, Any], dtype: torch.dtype) -> P
         addend = addend.reshape(*(1,) * (3 - addend.dim()), *addend.shape)
         if addend.shape[0] not in (1, parts) or addend.shape[1] not in (1, rows) or addend.shape[2] not in (1, columns):
             return None
-    alpha, beta = float(arguments.get("alpha", 1)), float(arguments.get("beta", 1))
-    return Product(left, right, dtype, alpha, beta, addend)
+    return Product(left, right, dtype, alpha, float(arguments.get("beta", 1)), addend)
