@@ -256,7 +256,7 @@ def _numbers(judgement: Judgement, counted: Tally) -> Answer:
     header = judgement.run.header
     ask = "Are the numbers the same?"
     evidence = ("errors", "drift")
-    drift = judgement.drift.sentence if judgement.drift is not None else ""
+    drift = text.capital(judgement.drift.sentence) if judgement.drift is not None else ""
     if not counted.n_compared:
         return answered(ask, "open", "No number was compared.", [_why_not(counted), drift], evidence)
     n, kinds = counted.n_compared, counted.by_kind

@@ -62,7 +62,7 @@ def headline_parts(headline: str) -> tuple[str, str]:
     line = text.one_line(headline, 800)
     prefix = "not measured on amd:"
     head, rest = (line[: len(prefix)], line[len(prefix) :].strip()) if line.lower().startswith(prefix) else ("", line)
-    return head[:1].upper() + head[1:], rest[:1].upper() + rest[1:]
+    return text.capital(head), text.capital(rest)
 
 
 def data_items(finding: Finding) -> list[tuple[str, str]]:
@@ -117,7 +117,7 @@ def worst_first(comparisons: tuple[Comparison, ...]) -> list[Comparison]:
 
 def sentence(value: str) -> str:
     """With a capital, on one line."""
-    return text.one_line(value[:1].upper() + value[1:], 600)
+    return text.one_line(text.capital(value), 600)
 
 
 def n_tensors(case: Case) -> int:

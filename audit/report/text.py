@@ -47,6 +47,11 @@ def clipped(text: str, limit: int) -> str:
     return f"{head}\n… {len(shown) - len(head) - len(tail):,} characters left out, all in run.jsonl …\n{tail}"
 
 
+def capital(sentence: str) -> str:
+    """``sentence`` as it begins after a full stop; the name of an op stays as it is."""
+    return sentence if "::" in sentence.partition(" ")[0] else sentence[:1].upper() + sentence[1:]
+
+
 def short_op(op: str) -> str:
     """``aten::addmm.default`` as people say it: ``addmm``; other namespaces and overloads stay."""
     name = op.removeprefix("aten::")

@@ -29,10 +29,14 @@ def headline(run: Run, verdicts: tuple[Verdict, ...], totals: tuple[Coverage, ..
     else:
         parts.append(_sentence(run, verdicts, ops))
     parts += [_left_out(run), not_audited_sentence(run.header.not_audited)]
-    text = " ".join(part for part in parts if part)
-    if run.header.evidence == "measured":
-        return text[:1].upper() + text[1:]
-    return f"not measured on AMD: {text}"
+    first, *others = [part for part in parts if part]
+    text = " ".join([first, *map(_capital, others)])
+    return _capital(text) if run.header.evidence == "measured" else f"not measured on AMD: {text}"
+
+
+def _capital(sentence: str) -> str:
+    """As it begins after a full stop; the name of an op stays as it is."""
+    return sentence if sentence.startswith("aten::") else sentence[:1].upper() + sentence[1:]
 
 
 def _sentence(run: Run, verdicts: tuple[Verdict, ...], ops: Coverage) -> str:

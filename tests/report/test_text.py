@@ -82,3 +82,9 @@ def test_counts_sizes_and_errors_read_well() -> None:
     assert (text.plural(1, "case"), text.plural(1200, "case")) == ("1 case", "1,200 cases")
     assert (text.bytes_text(512), text.bytes_text(3 << 19)) == ("512 B", "1.5 MiB")
     assert (text.error_text(0.0), text.error_text(1.25e-5), text.error_text(float("inf"))) == ("0", "1.25e-05", "inf")
+
+
+def test_a_sentence_begins_with_a_capital_and_an_op_keeps_its_name() -> None:
+    assert text.capital("the step was played") == "The step was played"
+    assert text.capital("aten::mm.default failed") == "aten::mm.default failed"
+    assert text.capital("") == ""
