@@ -6,6 +6,7 @@ What stands there takes the place of a command-line option's default; an option 
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -58,15 +59,22 @@ def check_keys(table: Mapping[str, Any], known: Sequence[str], where: str) -> No
 def find_options(folder: Path) -> tuple[str, dict[str, dict[str, str]]]:
     """Where the configuration of the folder stands, and its options by command, each as text. Empty: there is none."""
     own, shared = folder / OWN_FILE, folder / SHARED_FILE
-    if own.is_file():
+    if _is_there(own):
         return str(own), _options(read_toml(own), str(own))
-    if shared.is_file():
+    if _is_there(shared):
         tool = read_toml(shared).get("tool", {})
         table = tool.get("rocm-audit") if isinstance(tool, dict) else None
         if table is not None:
             where = f"{shared} [tool.rocm-audit]"
             return where, _options(table, where)
     return "", {}
+
+
+def _is_there(path: Path) -> bool:
+    """Raises UsageError for what is there and no file: a link to none would pass for no configuration."""
+    if not path.is_file() and os.path.lexists(path):
+        raise UsageError(f"{path} is no file, or a link to none; it is to hold the configuration", "bad-configuration")
+    return path.is_file()
 
 
 def _options(table: Any, where: str) -> dict[str, dict[str, str]]:

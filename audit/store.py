@@ -272,11 +272,10 @@ def _check_step(path: Path, number: int, step: DriftStep) -> None:
 
 
 def _by_key(tried: Iterable[Alternative]) -> dict[str, tuple[Alternative, ...]]:
-    by_key: dict[str, tuple[Alternative, ...]] = {}
+    by_key: dict[str, list[Alternative]] = {}
     for alternative in tried:
-        key = alternative.trial.key
-        by_key[key] = (*by_key.get(key, ()), alternative)
-    return by_key
+        by_key.setdefault(alternative.trial.key, []).append(alternative)
+    return {key: tuple(alternatives) for key, alternatives in by_key.items()}
 
 
 def _record(path: Path, number: int, line: bytes, known: dict[bytes, Case] | None) -> tuple[str, Any]:

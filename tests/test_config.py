@@ -68,6 +68,12 @@ def test_a_bad_file_is_one_sentence(folder: Path, text: str, sentence: str) -> N
     assert sentence in str(caught.value)
 
 
+def test_a_link_to_a_configuration_that_is_gone_is_not_taken_for_none(folder: Path) -> None:
+    (folder / "rocm-audit.toml").symlink_to("nowhere.toml")
+    with pytest.raises(UsageError, match=r"a link to none.*\[bad-configuration\]"):
+        parse(["run", "m.py"])
+
+
 def test_help_needs_no_sound_configuration(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "rocm-audit.toml").write_text("[run")
     with pytest.raises(SystemExit):

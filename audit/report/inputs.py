@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from audit.codec import contiguous_strides
 from audit.knowledge.signatures import Parameter, overloads_of
 from audit.report import text
 from audit.schema import Arg, Case, Named, TensorSpec, Values
+
+#: Tensors that are named beside one whose bytes they share.
+_MAX_OTHERS = 3
 
 
 @dataclass(frozen=True)
@@ -72,12 +76,12 @@ def _tensor(
     role = "gradient" if is_gradient else "scalar on the host" if spec.host else "input"
     if spec.requires_grad and not is_gradient:
         role += ", needs a gradient"
-    others = [other for other in shared.get(spec.storage, []) if other != name]
+    others = list(islice((other for other in shared.get(spec.storage, []) if other != name), _MAX_OTHERS))
     memory = (
         [f"strides ({', '.join(map(str, spec.strides))})"] if spec.strides != contiguous_strides(spec.sizes) else []
     )
     memory += [f"offset {spec.offset:,}"] if spec.offset else []
-    memory += [f"shares memory with {', '.join(others[:3])}"] if others else []
+    memory += [f"shares memory with {', '.join(others)}"] if others else []
     memory += [word for word, is_set in (("conjugate view", spec.conj), ("negative view", spec.neg)) if is_set]
     shape = f"[{', '.join(map(str, spec.sizes))}]"
     return InputRow(name, role, spec.dtype, shape, "; ".join(memory), _values(values), True)
