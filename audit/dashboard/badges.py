@@ -45,10 +45,10 @@ def _title(source: str, gpu: str, share: Share, date: str) -> str:
 def badge_text(share: Share) -> str:
     """``measured: 193 of 198 ok, 2 unknown``; where no number was compared (imported, predicted) nothing is ok."""
     total = share.tally.total
+    how = f"imported, {share.evidence}" if share.is_imported else share.evidence
     if not total:
-        return f"{'imported' if share.is_imported else share.evidence}: no case"
+        return f"{how}: no case"
     if share.is_imported or share.evidence == "predicted":
-        how = "imported" if share.is_imported else share.evidence
         return f"{how}: findings in {share.tally.n_with_finding:,} of {total:,}"
     unknown = share.tally.count("inconclusive")
     told = f", {unknown:,} unknown" if unknown else ""

@@ -25,7 +25,9 @@ def test_the_text_says_the_evidence_and_what_is_not_known() -> None:
     assert badge_text(share("simulated", GOOD, ("inconclusive", 1))) == "simulated: 197 of 198 ok, 1 unknown"
     assert badge_text(share("measured", GOOD, ("divergent", 1))) == "measured: 197 of 198 ok"
     assert badge_text(share("predicted", GOOD)) == "predicted: findings in 0 of 197"
-    assert badge_text(share("measured", GOOD, ("slow", 1), is_imported=True)) == "imported: findings in 1 of 198"
+    assert badge_text(share("measured", GOOD, ("slow", 1), is_imported=True)) == (
+        "imported, measured: findings in 1 of 198"
+    )
     assert badge_text(share("measured")) == "measured: no case"
 
 

@@ -113,6 +113,25 @@ def test_each_page_has_one_heading_ids_of_its_own_and_says_its_evidence_first(si
         assert text.index('aria-label="Evidence level"') < text.index("<h1"), path
 
 
+LEVEL = re.compile(r"\b(measured|stand-in|simulated|predicted)\b")
+
+
+def test_whatever_shows_a_status_says_its_evidence_to_those_who_do_not_see_it(site: Path) -> None:
+    silent, n_told = [], 0
+    for path, text in pages(site):
+        told = [
+            *re.findall(r"<title>([^<]*)</title>", text),
+            *re.findall(r'<svg class="bar[^>]*aria-label="([^"]*)"', text),
+            *re.findall(r'<td class="c s-[^>]*><a href="[^"]*" title="([^"]*)"', text),
+            *re.findall(r'</span>(?:<span class="fine">[^<]*</span>)?<span class="vh">([^<]*)</span></span>', text),
+            *re.findall(r'<img src="[^"]*badges/[^"]*" alt="([^"]*)"', text),
+        ]
+        n_told += len(told)
+        silent += [(path.name, words) for words in told if not LEVEL.search(words) and "on AMD" not in words]
+    assert silent == []
+    assert n_told > 1000
+
+
 def stack(evidence: str, is_imported: bool = False) -> Stack:
     return Stack("s", evidence, is_imported, "sim", "a GPU", "g", "gfx942", "ROCm 7.2", "2.13.0")  # type: ignore[arg-type]
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import jinja2
 
 from audit.dashboard import links
+from audit.dashboard.badges import badge_text
 from audit.dashboard.pages import places
 from audit.dashboard.pages.assets import ASSETS_VERSION
 from audit.dashboard.pages.evidence import banner_of, texture
@@ -161,6 +162,7 @@ def _environment() -> jinja2.Environment:
         "links": links,
         "places": places,
         "banner_of": banner_of,
+        "badge_text": badge_text,
         "texture": texture,
         "stack_label": stack_label,
         "version_label": version_label,
