@@ -110,8 +110,8 @@
     }
     head.replaceChildren(first, second);
   }
-  function words(cell) {
-    const said = [meta.labels[cell.rank], cell.bad ? `finding in ${cell.bad.toLocaleString("en")} of ${plural(cell.n, "case")}` : plural(cell.n, "case")];
+  function words(cell, evidence) {
+    const said = [(evidence === "predicted" ? meta.predicted : meta.labels)[cell.rank], cell.bad ? `finding in ${cell.bad.toLocaleString("en")} of ${plural(cell.n, "case")}` : plural(cell.n, "case")];
     if (cell.unknown) said.push(`${cell.unknown.toLocaleString("en")} inconclusive`);
     if (cell.varies) said.push("runs disagree");
     return said.join(", ");
@@ -122,7 +122,7 @@
     const off = want.status.length && !want.status.includes(status);
     const td = make("td", `c s-${status} ${s.texture}${off ? " off" : ""}`), link = make("a"), shown = make("b", "", `${cell.bad ? `${cell.bad.toLocaleString("en")}/` : ""}${cell.n.toLocaleString("en")}${cell.varies ? " ±" : ""}`);
     link.href = `${root}ops/${op.slug}.html#stack=${s.slug}${dtype ? `&dtype=${encodeURIComponent(dtype)}` : ""}`;
-    link.title = `${words(cell)} · ${[s.gpu, s.runtime, torchLabel(s)].filter(Boolean).join(" · ")} · ${s.evidence}`;
+    link.title = `${words(cell, s.evidence)} · ${[s.gpu, s.runtime, torchLabel(s)].filter(Boolean).join(" · ")} · ${s.evidence}`;
     shown.setAttribute("aria-hidden", "true");
     link.append(shown);
     td.append(link);
