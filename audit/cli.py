@@ -75,8 +75,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AuditError as error:
         return _fail(error)
     except ModuleNotFoundError as error:
-        if error.name != "torch":
+        if error.name is None or error.name.startswith("audit"):
             return _own_fault(error)
+        if error.name != "torch":
+            needed = f"this Python has no {error.name}, which rocm-audit needs; install rocm-audit into it with pip"
+            return _fail(UsageError(needed, "no-package"))
         return _fail(
             UsageError(
                 "tracing and replaying need torch, and this Python has none; install the build for your GPU", "no-torch"

@@ -53,6 +53,12 @@ def find_target(name: str, is_module: bool, arguments: tuple[str, ...]) -> Targe
     if is_module:
         return Target("module", name, arguments=arguments)
     path = Path(name)
+    try:
+        path.stat()
+    except PermissionError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", "unreadable-program") from error
+    except OSError:
+        pass  # said below, with what to give instead
     if path.suffix == ".audit":
         if not path.exists() and not rank_files(path):
             raise UsageError(f"there is no file {path}; record one with `rocm-audit trace`", "no-target")

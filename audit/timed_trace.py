@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import tempfile
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from audit.store import read_run
 
 def is_run(path: Path) -> bool:
     """Whether the path is a run folder."""
-    return (path / RUN_FILE).is_file()
+    return os.path.isfile(path / RUN_FILE)  # of pathlib's, a folder that must not be looked into is an error
 
 
 def write_timed_trace(folder: Path, output: Path, force: bool) -> Trace:

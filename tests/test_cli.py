@@ -69,7 +69,7 @@ def test_a_name_that_no_file_system_takes_is_wrong_use(words: list[str], capsys:
     [
         (MemoryError(), "out-of-memory"),
         (KeyError("\x1b[31m"), "own-fault"),
-        (ModuleNotFoundError(name="x"), "own-fault"),
+        (ModuleNotFoundError(name="audit.x"), "own-fault"),
     ],
 )
 def test_what_nobody_foresaw_is_no_tripped_gate(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -52,11 +53,23 @@ def test_a_full_disk_leaves_the_old_report_and_no_partial_file(tmp_path: Path, m
     assert [p.name for p in tmp_path.iterdir()] == ["summary.json"]
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_device_without_space_is_one_clear_sentence(tmp_path: Path) -> None:
-    (tmp_path / "summary.json.partial").symlink_to("/dev/full")
-    with pytest.raises(UnfinishedError, match="No space left on device"):
-        write_text(tmp_path / "summary.json", "x" * 100_000)
+def test_nothing_is_written_through_links_of_a_folder_from_elsewhere(
+    make_judgement: Callable[..., Judgement], tmp_path: Path
+) -> None:
+    mine, folder = tmp_path / "mine", tmp_path / "run"
+    mine.mkdir()
+    (mine / "x.py").write_text("kept")
+    folder.mkdir()
+    for name in ("summary.json", "summary.json.partial"):
+        (folder / name).symlink_to(mine / "x.py")
+    write(make_judgement(5), ["json"], folder)
+    assert (mine / "x.py").read_text() == "kept"
+    assert not (folder / "summary.json").is_symlink()
+    shutil.rmtree(folder / "repro", ignore_errors=True)
+    (folder / "repro").symlink_to(mine)
+    with pytest.raises(UnfinishedError, match=r"repro is a symbolic link, .*\[unwritable-output\]"):
+        write(make_judgement(5), ["json"], folder)
+    assert [path.name for path in mine.iterdir()] == ["x.py"]
 
 
 def test_a_file_where_the_folder_should_be_is_one_clear_sentence(
