@@ -27,6 +27,8 @@ _MAX_SPAN_BYTES = 16 << 20
 _TEMPLATES = Path(__file__).with_name("templates") / "repro"
 #: Blocks of the script by the first letters of the rule codes that need them.
 _BLOCKS: Mapping[str, str] = {"NUM": "numbers.py.txt", "FBK": "path.py.txt", "SPD": "speed.py.txt"}
+#: What is compared of factors that are free in signs or order, as far as a script makes it (``audit.replay.factors``).
+_PRODUCTS = frozenset(("U S Vh", "Uh U", "Vh V", "V L Vh", "Q R", "Qh Q", "Rh R", "R below its diagonal", "P L U"))
 _IMPORTS = (
     "argparse",
     "base64",
@@ -89,6 +91,8 @@ def repro_script(
     embedded = dict(_embedded(specs, values or {}))
     findings = [finding for finding in verdict.findings if finding.status not in ("supported", "inconclusive")]
     blocks = dict.fromkeys(_BLOCKS[f.code[:3]] for f in findings if f.code[:3] in _BLOCKS)
+    if any(finding.code.startswith("NUM") and finding.data.get("output") in _PRODUCTS for finding in findings):
+        blocks["factors.py.txt"] = None
     parts = [
         "\n".join(_comment(case, verdict, findings, header, len(specs), embedded)),
         "\n".join(f"import {name}" for name in _IMPORTS) + "\n\nimport torch",

@@ -8,51 +8,27 @@ import os
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from audit.codec import case_key, contiguous_strides
 from audit.report.literals import literal
 from audit.report.registry import write
 from audit.report.repro import EMBED_BYTES, repro_script
 from audit.report.stored import StoredSpan
 from audit.run_records import RunHeader
-from audit.schema import Arg, Case, Named, Phase, Status, TensorSpec, Values
-from audit.verdicts import Finding, Judgement, Known, Verdict
+from audit.schema import Named, TensorSpec, Values
+from audit.verdicts import Judgement
+from tests.report.repro_cases import MM, case_of, spec, verdict_of
 
 torch = pytest.importorskip("torch", reason="the scripts run on torch")
-
-
-def spec(*sizes: int, dtype: str = "float32", storage: int = 0, **more: object) -> TensorSpec:
-    extent = 1
-    for size in sizes:
-        extent *= size
-    fields = {"strides": contiguous_strides(sizes), "extent": extent, **more}
-    return TensorSpec(sizes=sizes, dtype=dtype, storage=storage, **fields)  # type: ignore[arg-type]
-
-
-def case_of(
-    op: str, *args: Arg, kwargs: tuple[tuple[str, Arg], ...] = (), phase: Phase = "forward",
-    grads: tuple[TensorSpec | None, ...] | None = None, values: Mapping[int, Values] | None = None,
-) -> Case:  # fmt: skip
-    return Case(case_key(op, args, kwargs, phase, grads), op, args, kwargs, phase, grads, values=values or {})
 
 
 @pytest.fixture
 def header(make_judgement: Callable[..., Judgement]) -> RunHeader:
     return make_judgement(1).run.header
-
-
-def verdict_of(case: Case, code: str, **data: str | int | float | bool | None) -> Verdict:
-    status: Status = {"SUP": "unsupported", "NUM": "divergent", "FBK": "falling_back", "SPD": "slow"}.get(
-        code[:3], "inconclusive"
-    )  # type: ignore[assignment]
-    finding = Finding(code, status, "what was seen", data, Known("a title", "https://example.org"))
-    return Verdict(case.key, case.op, status, 1, case.phase, (), (), "", (finding,))
 
 
 def run(script: str, folder: Path, *arguments: str, sabotage: str = "") -> subprocess.CompletedProcess[str]:
@@ -93,9 +69,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     library.impl("mm", mm, "CPU")
 """
-
-MM = case_of("aten::mm.default", spec(8, 16), spec(16, 4, storage=1))
-
 
 HEALTHY = (
     MM,
@@ -154,37 +127,6 @@ def test_numbers_of_a_healthy_device_are_within_the_allowance(header: RunHeader,
     assert "times its floor; allowed 8" in done.stdout
 
 
-def functions_of(code: str, header: RunHeader, **data: str | float) -> dict[str, Any]:
-    """What a script defines, in this process."""
-    scope: dict[str, Any] = {"__name__": "repro"}
-    exec(repro_script(MM, verdict_of(MM, code, **data), header), scope)
-    return scope
-
-
-def test_two_samples_of_one_law_tell_nothing_and_of_two_laws_recur(header: RunHeader) -> None:
-    another_law = functions_of("NUM214", header, output="output")["another_law"]
-    first, second = (torch.randn(2000, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
-    assert another_law("output", first, second) is None
-    assert another_law("output", first + 1, second) is True
-
-
-def test_an_error_all_over_recurs_by_its_mean_square(header: RunHeader) -> None:
-    scope = functions_of("NUM213", header, output="output", allowed=5.0)
-    right = scope["call"]("cpu")["output"]
-    assert scope["coarser"]({"allowed": 5.0}, "output", right, right) is False
-    assert scope["coarser"]({"allowed": 5.0}, "output", right * (1 + 1e-5), right) is True
-
-
-def test_an_error_recurs_by_the_noise_of_its_own_place(header: RunHeader) -> None:
-    scope = functions_of("NUM201", header, output="output")
-    right = scope["call"]("cpu")["output"]
-    wrong = right.clone()
-    wrong[0, 1] *= 1 + 2e-6
-    assert scope["beyond_allowance"]({}, "output", wrong, right) is False
-    assert scope["beyond_allowance"]({"worst_place": "[0, 1]", "noise": 0.0}, "output", wrong, right) is True
-    assert scope["beyond_allowance"]({"worst_place": "[0, 99999]", "noise": 0.0}, "output", wrong, right) is False
-
-
 @pytest.mark.parametrize(
     ("code", "data", "fault"),
     [
@@ -241,30 +183,6 @@ def test_slowness_recurs_where_the_device_is_again_slower_than_the_cpu(header: R
     slow_cpu = "time.sleep(0.01 if len(calls) > 60 else 0)"
     assert run(script, tmp_path, "--attempt", sabotage=SABOTAGED_MM.format(fault=slow_device)).returncode == 1
     assert run(script, tmp_path, "--attempt", sabotage=SABOTAGED_MM.format(fault=slow_cpu)).returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("code", "data", "recurs"),
-    [
-        ("SPD403", {"ideal_us": -1e3, "expected_fraction": 0.5}, True),
-        ("SPD403", {"ideal_us": 1e9, "expected_fraction": 0.5}, False),
-        ("SPD403", {}, None),
-        ("SPD404", {"dtype": "float64"}, None),
-        ("SPD405", {"there_us": -1e3, "scale": 2.0}, True),
-        ("SPD405", {"there_us": 1e9, "scale": 2.0}, False),
-    ],
-)
-def test_slowness_recurs_by_the_limit_of_its_own_rule(
-    code: str, data: dict[str, str | float], recurs: bool | None, header: RunHeader
-) -> None:
-    assert functions_of(code, header, **data)["check_speed"](code, data, "cpu", {}, {}) is recurs
-
-
-def test_what_the_audit_could_not_say_is_nothing_to_recur(header: RunHeader) -> None:
-    verdict = verdict_of(MM, "SPD403", ideal_us=0.001, expected_fraction=0.5)
-    doubt = Finding("INC913", "inconclusive", "numbers were not compared")
-    script = repro_script(MM, replace(verdict, findings=(*verdict.findings, doubt)), header)
-    assert "INC913" not in script
 
 
 def test_a_wrong_gradient_of_a_composite_gives_exit_code_1(header: RunHeader, tmp_path: Path) -> None:
