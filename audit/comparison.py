@@ -13,14 +13,23 @@ from audit.places import Places
 
 @dataclass(frozen=True)
 class TensorFact:
-    """Shape, stride (elements) and dtype of an output."""
+    """Shape, stride (elements) and dtype of an output.
+
+    ``alias`` is the first operand in whose memory it lies, empty where it has its own; ``alias_bytes`` from the first
+    element of that operand to its own.
+    """
 
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: str
+    alias: str = ""
+    alias_bytes: int = 0
 
 
 Standard: TypeAlias = Literal["exact", "numeric", "metadata"]
+#: What is promised of an output beside its values: to be a view of an operand at this place and with these strides;
+#: memory of its own and these strides; memory of its own; nothing.
+Layout: TypeAlias = Literal["view", "strides", "own", ""]
 
 
 @dataclass(frozen=True)
@@ -119,6 +128,8 @@ class Comparison:
     device's largest error ratio against that, by the same floor, ``third_n_different`` the elements that differ (exact
     outputs) or have NaN or Inf on one side.
 
+    ``layout``: what is promised of its memory and strides.
+
     ``explanations``: the mechanisms that were tried on an output that is off, or coarser than one rounding.
     """
 
@@ -161,3 +172,4 @@ class Comparison:
     third_n_different: int = 0
     explanations: tuple[Explanation, ...] = ()
     distribution: Distribution | None = None
+    layout: Layout = ""

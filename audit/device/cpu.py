@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch
 
 from audit.device import hostmemory, timing
-from audit.device.guarded import GuardedStorage, host_copy
+from audit.device.guarded import GuardedStorage, address, host_copy
 from audit.schema import DeviceInfo, Path, Timing
 
 T = TypeVar("T")
@@ -35,6 +35,9 @@ class CpuDevice:
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         """A copy with the same sizes, strides and dtype."""
         return host_copy(tensor)
+
+    def address(self, tensor: torch.Tensor) -> tuple[int, int]:
+        return address(tensor)
 
     def synchronize(self) -> None:
         return None

@@ -15,7 +15,7 @@ import torch
 
 from audit.device.ceilings import measure_ceilings
 from audit.device.event_timer import CacheFlush, EventTimer
-from audit.device.guarded import GuardedStorage, host_copy
+from audit.device.guarded import GuardedStorage, address, host_copy
 from audit.device.library_state import library_state
 from audit.device.peak_memory import PeakMemory
 from audit.device.profile import Profiler
@@ -92,6 +92,9 @@ class GpuDevice:
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         """A CPU copy with the same sizes, strides and dtype."""
         return host_copy(tensor)
+
+    def address(self, tensor: torch.Tensor) -> tuple[int, int]:
+        return address(tensor)
 
     def synchronize(self) -> None:
         torch.cuda.synchronize(self._device)

@@ -51,3 +51,10 @@ def host_copy(tensor: torch.Tensor) -> torch.Tensor:
     span = 1 + sum((size - 1) * stride for size, stride in zip(plain.size(), plain.stride(), strict=True))
     flat = plain.as_strided((span,), (1,)).to("cpu", copy=True)
     return flat.as_strided(plain.size(), plain.stride())
+
+
+def address(tensor: torch.Tensor) -> tuple[int, int]:
+    """Where its storage begins in memory, and where its first element lies; zeros for a tensor without memory."""
+    if tensor.layout != torch.strided or tensor._is_zerotensor():
+        return 0, 0
+    return tensor.untyped_storage().data_ptr(), tensor.data_ptr()

@@ -49,6 +49,10 @@ class Device(Protocol):
         """A CPU copy with the same sizes, strides and dtype (gaps between strided elements are not defined)."""
         ...
 
+    def address(self, tensor: torch.Tensor) -> tuple[int, int]:
+        """Where its storage begins in the device's memory, and where its first element lies; zeros if not strided."""
+        ...
+
     def synchronize(self) -> None: ...
 
     def fill_fresh_memory(self, byte: int, n_bytes: Sequence[int]) -> None:

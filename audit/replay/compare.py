@@ -13,7 +13,7 @@ from typing import Protocol
 
 import torch
 
-from audit.comparison import Comparison, Standard, TensorFact
+from audit.comparison import Comparison, Layout, Standard, TensorFact
 from audit.replay.anatomy import Anatomy, is_off, wrong_elements
 from audit.replay.tally import Tally, add_block, same_elements, widened
 from audit.replay.ties import Tie, really_different
@@ -53,7 +53,7 @@ class Expected:
     ``facts_known`` is false the dtype and strides are those of a stand-in, and the device's own are taken for right.
     ``free`` elements (flat mask) may have any value; ``why`` says for what reason. ``sampled`` stands in place of
     ``same`` and ``wide`` where these would be too large. ``local`` is the noise where it differs over the output;
-    ``rounded_once`` as in Comparison.
+    ``rounded_once`` and ``layout`` as in Comparison.
     """
 
     name: str
@@ -71,6 +71,7 @@ class Expected:
     sampled: Sampled | None = None
     local: LocalNoise | None = None
     rounded_once: bool = False
+    layout: Layout = ""
 
 
 def fact_of(tensor: torch.Tensor) -> TensorFact:
@@ -133,7 +134,12 @@ def compare(
     if actual_fact is not None and not expected.facts_known and actual_fact.sizes == fact.sizes:
         fact = actual_fact
     result = Comparison(
-        name=expected.name, standard=expected.standard, expected=fact, actual=actual_fact, why=expected.why
+        name=expected.name,
+        standard=expected.standard,
+        expected=fact,
+        actual=actual_fact,
+        why=expected.why,
+        layout=expected.layout,
     )
     if actual is None or actual_fact is None or expected.standard == "metadata":
         return result

@@ -20,15 +20,18 @@ from audit.device.timing import remarks
 from audit.replay.canary import canary_passes
 from audit.replay.changed_inputs import changed_for_replay, spool_changed
 from audit.replay.compare import fact_of, flat
-from audit.replay.execute import call, in_phase, with_mutated
+from audit.replay.execute import Produced, call, in_phase, with_mutated
 from audit.replay.forwards import with_own_forward
 from audit.replay.inputs import Bound, Storage, bind, seed_generators, storages_of, torch_dtype
+from audit.replay.layout import with_alias
 from audit.replay.memory_facts import MemoryFacts, OutputRuns
 from audit.replay.outcomes import attempt
 from audit.replay.overload import growing_operands, named_arguments, operand_names, resolve
 from audit.replay.spool import on_storage, read_spool, second_run, write_spool
 from audit.replay.standards import standard_of
+from audit.replay.stray_writes import may_stray, strayed
 from audit.replay.threads import set_threads_for
+from audit.comparison import TensorFact
 from audit.run_records import Change
 from audit.schema import Case, Outcome, TensorSpec, Timing
 
@@ -59,6 +62,7 @@ class Found:
     first_us: float | None = None
     n_damaged: int = 0
     guards_broken: dict[str, None] = field(default_factory=dict)
+    aliases: dict[str, TensorFact] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -176,8 +180,10 @@ class DeviceSide:
             found.first_us = (time.perf_counter() - start) * 1e6
         changed = [*job["mutated"], *self._changed(case, job, placed)]
         outputs = with_mutated(case, placed.bound, produced, changed)
+        if not found.aliases:
+            found.aliases = self._aliases(case, placed, produced)
         host = {item.name: self._device.to_host(item.tensor) for item in outputs if item.tensor is not None}
-        self._check_guards(case, placed, found)
+        self._check_guards(case, job, placed, found)
         return host
 
     def _place(self, case: Case, job: dict[str, Any], verify: bool) -> Placed:
@@ -224,11 +230,32 @@ class DeviceSide:
                 changed += positions
         return changed
 
-    def _check_guards(self, case: Case, placed: Placed, found: Found) -> None:
+    def _aliases(self, case: Case, placed: Placed, produced: list[Produced]) -> dict[str, TensorFact]:
+        """The facts of the outputs that lie in an operand's memory, by name."""
+        facts = {
+            item.name: with_alias(fact_of(item.tensor), item.tensor, case, placed.bound.operands, self._device.address)
+            for item in produced
+            if item.tensor is not None and case.grads is None
+        }
+        return {name: fact for name, fact in facts.items() if fact.alias}
+
+    def _check_guards(self, case: Case, job: dict[str, Any], placed: Placed, found: Found) -> None:
         names = operand_names(case)
         for storage in storages_of(case):
-            if not storage.host and not placed.buffers[storage.name].guards_intact():
+            if not storage.host and (
+                not placed.buffers[storage.name].guards_intact() or self._strayed(case, job, placed, storage)
+            ):
                 found.guards_broken[names[storage.members[0][0]]] = None
+
+    def _strayed(self, case: Case, job: dict[str, Any], placed: Placed, storage: Storage) -> bool:
+        """Whether a storage that is written changed beside the views that are to be written."""
+        positions = {position for position, _ in storage.members}
+        if not positions & set(job["mutated"]) or positions & set(growing_operands(case)):
+            return False
+        if storage.nbytes > READ_BACK_BYTES or not may_stray(storage, job["mutated"]):
+            return False
+        before = read_spool(self._folder / f"{case.key}.inputs", job["index"])[storage.name]
+        return strayed(storage, job["mutated"], before, placed.buffers[storage.name].read())
 
     # --- beside the compared runs ----------------------------------------------------------------------------------
 
@@ -287,7 +314,7 @@ class DeviceSide:
                 contents[second_run(name)] = flat(found.second[name]).view(torch.uint8)
             facts = found.facts.get(name, MemoryFacts())
             outputs[name] = {
-                "fact": encode(fact_of(tensor)),
+                "fact": encode(found.aliases.get(name) or fact_of(tensor)),
                 "stored_dtype": str(elements.dtype).removeprefix("torch."),
                 "n_unwritten": facts.n_unwritten,
                 "first_unwritten": facts.first_unwritten,

@@ -6,6 +6,7 @@ import dataclasses
 
 import torch
 
+from audit.device.guarded import address
 from audit.replay import widen
 from audit.replay.compare import Expected, fact_of, flat
 from audit.replay.cpu_runs import REPEAT_LIMIT_BYTES, Contents, CpuRun, CpuRuns, Outputs, n_bytes
@@ -15,6 +16,7 @@ from audit.replay.equivalents import equivalent_of
 from audit.replay.expectation import change, expected_of
 from audit.replay.factors import recomposed, with_terms_that_cancel
 from audit.replay.inputs import Bound, storages_of
+from audit.replay.layout import promised_layout, with_alias
 from audit.replay.noise import LOW_PRECISION, Locality, locality_of, rounds_once
 from audit.replay.on_cpu import cpu_op, note_of
 from audit.replay.overload import resolve, written_operands
@@ -65,6 +67,7 @@ def _mutated(case: Case, bound: Bound, contents: Contents) -> list[int]:
 
 def _expect(prepared: Prepared, run: CpuRun, contents: Contents, standard: OpStandard, runs: CpuRuns) -> None:
     case = prepared.case
+    own = {item.name for item in run.produced}
     wide: Outputs = {}
     moved: list[Outputs] = []
     locality: Locality = "output"
@@ -85,6 +88,14 @@ def _expect(prepared: Prepared, run: CpuRun, contents: Contents, standard: OpSta
             expected = dataclasses.replace(expected, free=free.reshape(-1), why=why)
         known, once = standard.keeps_dtype(name), rounds_once(case) and tensor.dtype in LOW_PRECISION
         prepared.expected[name] = dataclasses.replace(expected, tie=tie, facts_known=known, rounded_once=once)
+        if name in own and name in outputs and known:
+            prepared.expected[name] = _with_layout(prepared.expected[name], tensor, case, run.bound)
+
+
+def _with_layout(expected: Expected, tensor: torch.Tensor, case: Case, bound: Bound) -> Expected:
+    fact = with_alias(expected.fact, tensor, case, bound.operands, address)
+    layout = promised_layout(case, resolve(case.op), bound.operands, tensor)
+    return dataclasses.replace(expected, fact=fact, layout=layout)
 
 
 def _wide_and_moved(

@@ -39,6 +39,7 @@ CODES: Mapping[str, str] = {
     "NUM212": "The whole output's sketch is off",
     "NUM213": "Coarser than its dtype",
     "NUM214": "Random numbers of another law",
+    "NUM215": "Memory or strides are not those promised",
     "NUM220": "Wrong only after its predecessor",
     "NUM221": "Accumulated error starts here",
     "NUM222": "Wrong in the step and alone",

@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch
 
 from audit.device import hostmemory, timing
-from audit.device.guarded import GuardedStorage, host_copy
+from audit.device.guarded import GuardedStorage, address, host_copy
 from audit.device.sim import backend
 from audit.device.sim.executor import EXECUTOR, Log
 from audit.device.sim.faults import Fault, load_faults
@@ -68,6 +68,9 @@ class SimDevice:
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         """A CPU copy with the same sizes, strides and dtype."""
         return host_copy(backend.unwrap(tensor))
+
+    def address(self, tensor: torch.Tensor) -> tuple[int, int]:
+        return address(backend.unwrap(tensor))
 
     def synchronize(self) -> None:
         return None
