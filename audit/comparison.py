@@ -32,6 +32,28 @@ Standard: TypeAlias = Literal["exact", "numeric", "metadata"]
 Layout: TypeAlias = Literal["view", "strides", "own", ""]
 
 
+#: How the numbers of a narrow output come about: by one operation that IEEE 754 defines; in float32, element by element
+#: or with a sum, and rounded once; mostly so, in libraries that may do otherwise; not known.
+Rounding: TypeAlias = Literal["one operation", "elementwise", "once", "mostly once", ""]
+
+
+PartKind: TypeAlias = Literal["whole", "row", "tile", "run", "index"]
+
+
+@dataclass(frozen=True)
+class CoarsePart:
+    """A part of an output with an rms error of ``ratio`` times that of one rounding (``audit.replay.roundings``).
+
+    ``kind``: whole, row, tile of 16 x 16, run of 64 in a vector, or an index of dimension ``dim``; ``place``: which.
+    """
+
+    kind: PartKind
+    place: tuple[int, ...]
+    n: int
+    ratio: float
+    dim: int = 0
+
+
 @dataclass(frozen=True)
 class SketchScale:
     """The least likely of ``n`` sums of squares: ``excess`` summed over ``n_summed`` entries of a sketch, 1 each for a
@@ -128,6 +150,10 @@ class Comparison:
     device's largest error ratio against that, by the same floor, ``third_n_different`` the elements that differ (exact
     outputs) or have NaN or Inf on one side.
 
+    ``parts`` are the coarsest of a narrow output whose ``rounding`` is known, ``typical_part`` the median ratio of all
+    parts; ``misrounded_fraction`` of the elements are not the fp64 value rounded to the nearest. All over, the output
+    is ``scale_error`` (a fraction, give or take ``scale_deviation``) too large.
+
     ``layout``: what is promised of its memory and strides.
 
     ``explanations``: the mechanisms that were tried on an output that is off, or coarser than one rounding.
@@ -173,3 +199,9 @@ class Comparison:
     explanations: tuple[Explanation, ...] = ()
     distribution: Distribution | None = None
     layout: Layout = ""
+    rounding: Rounding = ""
+    parts: tuple[CoarsePart, ...] = ()
+    typical_part: float = 0.0
+    misrounded_fraction: float = 0.0
+    scale_error: float = 0.0
+    scale_deviation: float = 0.0

@@ -13,8 +13,9 @@ from typing import Protocol
 
 import torch
 
-from audit.comparison import Comparison, Layout, Standard, TensorFact
+from audit.comparison import Comparison, Layout, Rounding, Standard, TensorFact
 from audit.replay.anatomy import Anatomy, is_off, wrong_elements
+from audit.replay.roundings import roundings
 from audit.replay.tally import Tally, add_block, same_elements, widened
 from audit.replay.ties import Tie, really_different
 from audit.replay.ulp import spacing_above_one
@@ -53,7 +54,7 @@ class Expected:
     ``facts_known`` is false the dtype and strides are those of a stand-in, and the device's own are taken for right.
     ``free`` elements (flat mask) may have any value; ``why`` says for what reason. ``sampled`` stands in place of
     ``same`` and ``wide`` where these would be too large. ``local`` is the noise where it differs over the output;
-    ``rounded_once`` and ``layout`` as in Comparison.
+    ``rounded_once``, ``layout`` and ``rounding`` as in Comparison; ``spread`` as in ``audit.replay.roundings``.
     """
 
     name: str
@@ -72,6 +73,8 @@ class Expected:
     local: LocalNoise | None = None
     rounded_once: bool = False
     layout: Layout = ""
+    rounding: Rounding = ""
+    spread: torch.Tensor | None = None
 
 
 def fact_of(tensor: torch.Tensor) -> TensorFact:
@@ -153,7 +156,23 @@ def compare(
     result = dataclasses.replace(result, n_elements=actual.numel() - n_free)
     if expected.standard == "exact":
         return _exact(result, expected, actual, anatomy)
-    return numeric(result, expected, actual, anatomy=anatomy)
+    return _with_roundings(numeric(result, expected, actual, anatomy=anatomy), expected, actual)
+
+
+def _with_roundings(result: Comparison, expected: Expected, actual: torch.Tensor) -> Comparison:
+    """With what parts of a narrow output look like, where any of it differs from the CPU's."""
+    if not (expected.rounding and result.n_different) or expected.wide is None or expected.same is None:
+        return result
+    found = roundings(expected.rounding, expected.fact.sizes, actual, expected.wide, expected.same, expected.spread)
+    return dataclasses.replace(
+        result,
+        rounding=expected.rounding,
+        parts=found.parts,
+        typical_part=found.typical,
+        misrounded_fraction=found.misrounded_fraction,
+        scale_error=found.scale_error,
+        scale_deviation=found.scale_deviation,
+    )
 
 
 def _without_free(expected: Expected, free: torch.Tensor, actual: torch.Tensor) -> torch.Tensor:

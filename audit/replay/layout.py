@@ -38,7 +38,9 @@ def with_alias(
     return fact
 
 
-def promised_layout(case: Case, op: torch._ops.OpOverload, operands: Sequence[torch.Tensor], tensor: torch.Tensor) -> Layout:
+def promised_layout(
+    case: Case, op: torch._ops.OpOverload, operands: Sequence[torch.Tensor], tensor: torch.Tensor
+) -> Layout:
     """What is promised of an output, of which ``tensor`` is the CPU's."""
     lazy = any(t.is_conj() or t.is_neg() or t._is_zerotensor() for t in (tensor, *operands))
     if case.grads is not None or lazy or not tensor.numel():

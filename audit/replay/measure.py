@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from audit.codec import encode
+from audit.comparison import TensorFact
 from audit.detect.detector import Detector, Evidence, OpCall
 from audit.device.protocol import Buffer, Device
 from audit.device.steering import refusal, steered
@@ -31,7 +32,6 @@ from audit.replay.spool import on_storage, read_spool, second_run, write_spool
 from audit.replay.standards import standard_of
 from audit.replay.stray_writes import may_stray, strayed
 from audit.replay.threads import set_threads_for
-from audit.comparison import TensorFact
 from audit.run_records import Change
 from audit.schema import Case, Outcome, TensorSpec, Timing
 

@@ -21,6 +21,7 @@ from audit.replay.noise import LOW_PRECISION, Locality, locality_of, rounds_once
 from audit.replay.on_cpu import cpu_op, note_of
 from audit.replay.overload import resolve, written_operands
 from audit.replay.prepared import Prepared
+from audit.replay.rounding_kinds import rounding_of, spread_of
 from audit.replay.sampled.plan import moves_of
 from audit.replay.spool import bytes_of
 from audit.replay.standards import OpStandard, standard_of
@@ -88,8 +89,20 @@ def _expect(prepared: Prepared, run: CpuRun, contents: Contents, standard: OpSta
             expected = dataclasses.replace(expected, free=free.reshape(-1), why=why)
         known, once = standard.keeps_dtype(name), rounds_once(case) and tensor.dtype in LOW_PRECISION
         prepared.expected[name] = dataclasses.replace(expected, tie=tie, facts_known=known, rounded_once=once)
+        if expected.standard == "numeric" and expected.wide is not None:
+            changed = [flat(run[name]) for run in moved if name in run and run[name].numel() == tensor.numel()]
+            prepared.expected[name] = _with_rounding(prepared.expected[name], case, locality, tensor.dtype, changed)
         if name in own and name in outputs and known:
             prepared.expected[name] = _with_layout(prepared.expected[name], tensor, case, run.bound)
+
+
+def _with_rounding(
+    expected: Expected, case: Case, locality: Locality, dtype: torch.dtype, moved: list[torch.Tensor]
+) -> Expected:
+    kind = rounding_of(case, locality, rounds_once(case), dtype)
+    if not kind or expected.wide is None:
+        return expected
+    return dataclasses.replace(expected, rounding=kind, spread=spread_of(kind, expected.wide, moved, dtype))
 
 
 def _with_layout(expected: Expected, tensor: torch.Tensor, case: Case, bound: Bound) -> Expected:

@@ -1,4 +1,4 @@
-"""NUM201..206, NUM211, NUM213: the device's outputs against the reference, by the standard of each output."""
+"""NUM201..206, NUM211: the device's outputs against the reference, by the standard of each output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from audit.schema import Case, Measurement
 from audit.verdicts import Finding
 
 
-def _judged(measurement: Measurement) -> tuple[Comparison, ...]:
+def judged(measurement: Measurement) -> tuple[Comparison, ...]:
     """The comparisons that say something of the op: it returned, its inputs had arrived intact, and the CPU does not
     contradict itself where it contradicts the device."""
     return tuple(comparison for comparison in _told(measurement) if not _is_doubtful(comparison))
@@ -56,7 +56,7 @@ def beyond_allowance(
     case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds
 ) -> Iterator[Finding]:
     """NUM201: the worst element's error over its floor, against the allowed ratio."""
-    for comparison in _judged(measurement):
+    for comparison in judged(measurement):
         if comparison.standard != "numeric":
             continue
         allowed = allowed_ratio(comparison, thresholds)
@@ -154,38 +154,9 @@ def count_beyond(comparison: Comparison, allowed: float) -> tuple[int, str]:
     return n_beyond, "" if 2.0**exponent == allowed else "at least "
 
 
-#: Of fewer elements the CPU's rms error may be small by chance.
-LEAST_ELEMENTS = 64
-
-
-def coarser(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
-    """NUM213: each element is within the allowance, and all together they are further off than one rounding."""
-    for comparison in _judged(measurement):
-        if not comparison.rounded_once or comparison.reference != "fp64" or comparison.n_elements < LEAST_ELEMENTS:
-            continue
-        if comparison.worst_ratio > thresholds.allowed_ratio or comparison.cpu_rms_error == 0.0:
-            continue
-        factor = comparison.rms_error / comparison.cpu_rms_error
-        if factor > thresholds.coarser_rms:
-            yield Finding(
-                "NUM213",
-                "divergent",
-                f"{comparison.name} is coarser than its dtype: the rms error {number(comparison.rms_error)} is "
-                f"{factor:.1f} times that of one rounding ({number(comparison.cpu_rms_error)}, the CPU's), allowed "
-                f"{thresholds.coarser_rms:g}; each of {comparison.n_elements} elements is within its own allowance",
-                {
-                    "output": comparison.name,
-                    "rms_error": comparison.rms_error,
-                    "cpu_rms_error": comparison.cpu_rms_error,
-                    "allowed": thresholds.coarser_rms,
-                    "n_elements": comparison.n_elements,
-                },
-            )
-
-
 def masks(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
     """NUM202, NUM203: NaN and Inf stand where the reference has them, and nowhere else."""
-    for comparison in _judged(measurement):
+    for comparison in judged(measurement):
         placed = described(comparison.wrong, case, comparison)
         placed = f"; wrong elements of any kind{placed}" if placed else ""
         for code, what, count in (
@@ -217,7 +188,7 @@ def _finite(comparison: Comparison) -> bool:
 
 def exact(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
     """NUM204: integers, booleans and copied bits are equal or wrong."""
-    for comparison in _judged(measurement):
+    for comparison in judged(measurement):
         if comparison.standard == "exact" and comparison.n_different:
             yield Finding(
                 "NUM204",
@@ -237,7 +208,7 @@ def exact(case: Case, measurement: Measurement, header: RunHeader, thresholds: T
 
 def metadata(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
     """NUM205 shape and dtype; NUM206 stride, a note: values are where they belong, and a later view may copy."""
-    for comparison in _judged(measurement):
+    for comparison in judged(measurement):
         expected, actual = comparison.expected, comparison.actual
         if expected is not None and actual is not None:
             yield from _fact_findings(comparison.name, expected, actual, comparison.layout in ("view", "strides"))
@@ -279,7 +250,7 @@ def meaningful_strides(fact: TensorFact) -> tuple[int, ...]:
 
 def not_compared(case: Case, measurement: Measurement, header: RunHeader, thresholds: Thresholds) -> Iterator[Finding]:
     """NUM211, a note: an output whose values are free (random numbers, uninitialised memory) or have no reference."""
-    for comparison in _judged(measurement):
+    for comparison in judged(measurement):
         if comparison.standard == "metadata" and comparison.distribution is None:
             yield Finding(
                 "NUM211",

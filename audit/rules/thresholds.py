@@ -45,6 +45,23 @@ class Thresholds:
             "reach 2 to 3"
         },
     )
+    typical_rounding: float = field(
+        default=2.0,
+        metadata={
+            "source": "times one rounding, of most parts of an output: above, a library rounds more than once all over "
+            "(Winograd in half precision: 4), and no part is told apart"
+        },
+    )
+    scale_error_steps: float = field(
+        default=0.75,
+        metadata={
+            "source": "of eps, by which a whole output may be too large or too small; cutting makes it 0.35 at most"
+        },
+    )
+    misrounded_fraction: float = field(
+        default=0.1,
+        metadata={"source": "of the results of one operation that IEEE 754 defines; cutting makes it a half"},
+    )
     drift_ratio: float = field(
         default=8.0,
         metadata={
