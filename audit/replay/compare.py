@@ -52,6 +52,7 @@ class Expected:
     ``same`` is the CPU run in the case's own dtype, ``wide`` the fp64 (complex128) one; both flat and contiguous, and
     either may be missing. ``noise``, ``cpu_max_abs_error`` and ``cpu_rms_error`` as in Comparison. Where
     ``facts_known`` is false the dtype and strides are those of a stand-in, and the device's own are taken for right.
+    ``signed_zeros``: exact, and -0.0 is not 0.0.
     ``free`` elements (flat mask) may have any value; ``why`` says for what reason. ``sampled`` stands in place of
     ``same`` and ``wide`` where these would be too large. ``local`` is the noise where it differs over the output;
     ``rounded_once``, ``layout`` and ``rounding`` as in Comparison; ``spread`` as in ``audit.replay.roundings``.
@@ -73,6 +74,7 @@ class Expected:
     local: LocalNoise | None = None
     rounded_once: bool = False
     layout: Layout = ""
+    signed_zeros: bool = False
     rounding: Rounding = ""
     spread: torch.Tensor | None = None
 
@@ -203,6 +205,8 @@ def _exact(result: Comparison, expected: Expected, actual: torch.Tensor, anatomy
         wrong = really_different(expected.tie, actual.reshape(sizes), same.reshape(sizes)).reshape(-1)
     else:
         wrong = ~same_elements(actual, same)
+        if expected.signed_zeros:
+            wrong |= _of_other_sign(actual, same)
     n_different = int(wrong.sum())
     result = dataclasses.replace(result, reference="same-dtype", n_different=n_different)
     if n_different == 0:
@@ -226,6 +230,13 @@ def _exact(result: Comparison, expected: Expected, actual: torch.Tensor, anatomy
         worst_actual=_text(actual[first]),
         worst_expected=_text(same[first]),
     )
+
+
+def _of_other_sign(actual: torch.Tensor, same: torch.Tensor) -> torch.Tensor:
+    """Mask of zeros whose sign differs; what is no float, or complex, has none that is asked for."""
+    if not actual.dtype.is_floating_point:
+        return torch.zeros_like(actual, dtype=torch.bool)
+    return (actual == 0) & (same == 0) & (torch.signbit(actual) != torch.signbit(same))
 
 
 def actual_sizes(result: Comparison) -> tuple[int, ...]:

@@ -16,23 +16,25 @@ from typing import Any, TypeAlias
 import torch
 
 from audit.comparison import ChanceTest, Distribution
+from audit.replay.chances import (
+    LEAST,
+    MOST,
+    PAIRS,
+    at_any_distance,
+    correlations,
+    counts,
+    fit,
+    of_z,
+    repeated,
+    row_of,
+    sampled,
+)
 from audit.replay.compare import eps_of
+from audit.replay.counted_laws import binomial, gamma, geometric, poisson
 from audit.replay.overload import base_of
 
-#: Numbers looked at of one output: as many of its beginning as of its end.
-MOST = 1 << 20
-#: Fewer say nothing about a distribution; their support is checked.
-LEAST = 32
-#: Distances at which streams of threads, wavefronts and blocks meet.
-LAGS = (1, 2, 3, 4, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 #: ULPs between ``input / (1 - p)`` and ``input * (1 / (1 - p))``, as a multiple of eps.
 _SCALE_SLACK = 4.0
-#: No number of a continuous law has a chance above so many eps: half of one for a uniform law, a quarter for a normal.
-_STEPS = 4.0
-#: A bin of a chi-square test holds at least so many expected numbers.
-_LEAST_EXPECTED = 8.0
-_LEAST_LOG10 = -300.0
-
 Arguments: TypeAlias = Mapping[str, Any]
 Outputs: TypeAlias = Mapping[str, torch.Tensor]
 
@@ -62,82 +64,7 @@ def distribution_of(op: str, output: str, outputs: Outputs, arguments: Arguments
     return find(output, outputs, arguments)
 
 
-# --- chances -----------------------------------------------------------------------------------------------------
-
-
-def _of_z(name: str, z: float) -> ChanceTest:
-    """Both tails of a standard normal number."""
-    from scipy.special import log_ndtr  # here, since it loads for some tenths of a second
-
-    return ChanceTest(name, max((float(log_ndtr(-abs(z))) + math.log(2)) / math.log(10), _LEAST_LOG10), float(z))
-
-
-def _logarithm(chance: float) -> float:
-    return math.log10(chance) if chance > 0 else _LEAST_LOG10
-
-
-def _fit(u: torch.Tensor, slack: float) -> ChanceTest:
-    """Kolmogorov-Smirnov of numbers that should be uniform on [0, 1]; rounding may have moved them by ``slack``."""
-    from scipy.special import kolmogorov
-
-    n = u.numel()
-    ordered, steps = u.sort().values, torch.arange(n + 1, dtype=torch.float64) / n
-    distance = max(float((steps[1:] - ordered).max()), float((ordered - steps[:-1]).max()))
-    scaled = max(0.0, distance - slack) * math.sqrt(n)
-    return ChanceTest("goodness of fit", _logarithm(float(kolmogorov(scaled))), distance)
-
-
-def _repeated(x: torch.Tensor, eps: float) -> ChanceTest:
-    """How often the most frequent number stands there. A continuous law gives none more often than its step is wide."""
-    from scipy.special import pdtrc
-
-    n, most = x.numel(), int(x.unique(return_counts=True)[1].max())
-    chance = min(1.0, n * float(pdtrc(most - 2, n * eps * _STEPS))) if most > 1 else 1.0
-    return ChanceTest("most frequent number", _logarithm(chance), float(most))
-
-
-def _correlations(centred: torch.Tensor, row: int) -> list[ChanceTest]:
-    """Of numbers with mean 0 and variance 1, with those that come ``lag`` later."""
-    n, tests = centred.numel(), []
-    for lag in dict.fromkeys((*LAGS, row)):
-        if n - lag >= LEAST and lag > 0:
-            tests.append(
-                _of_z(f"correlation at {lag}", float(torch.dot(centred[lag:], centred[:-lag])) / math.sqrt(n - lag))
-            )
-    return tests
-
-
-def _counts(name: str, seen: torch.Tensor, expected: torch.Tensor) -> list[ChanceTest]:
-    """Chi-square of counts over bins; neighbours are joined until each expects enough."""
-    from scipy.special import chdtrc
-
-    joined: list[tuple[float, float]] = []
-    total_seen = total_expected = 0.0
-    for a, b in zip(seen.tolist(), expected.tolist(), strict=True):
-        total_seen, total_expected = total_seen + a, total_expected + b
-        if total_expected >= _LEAST_EXPECTED:
-            joined.append((total_seen, total_expected))
-            total_seen = total_expected = 0.0
-    if joined and total_expected:
-        joined[-1] = (joined[-1][0] + total_seen, joined[-1][1] + total_expected)
-    if len(joined) < 2:
-        return []
-    statistic = sum((a - b) ** 2 / b for a, b in joined)
-    return [ChanceTest(name, _logarithm(float(chdtrc(len(joined) - 1, statistic))), statistic)]
-
-
 # --- continuous laws ---------------------------------------------------------------------------------------------
-
-
-def _row(values: torch.Tensor) -> int:
-    return values.shape[-1] if values.dim() > 1 else 0
-
-
-def _sampled(values: torch.Tensor) -> torch.Tensor:
-    line = values.reshape(-1)
-    if line.numel() > MOST:
-        line = torch.cat([line[: MOST // 2], line[-MOST // 2 :]])
-    return line.to(torch.float64)
 
 
 def _rounded(bound: float, dtype: torch.dtype) -> float:
@@ -146,17 +73,18 @@ def _rounded(bound: float, dtype: torch.dtype) -> float:
 
 
 def _against(law: Law, values: torch.Tensor) -> Distribution:
-    x, eps = _sampled(values), eps_of(str(values.dtype).removeprefix("torch."))
+    x, eps = sampled(values), eps_of(str(values.dtype).removeprefix("torch."))
     low, high = (_rounded(bound, values.dtype) for bound in (law.low, law.high))
     outside = int(((x < min(low, law.low)) | (x > max(high, law.high)) | x.isnan()).sum())
     x = x[torch.isfinite(x)]
     if x.numel() < LEAST:
         return Distribution(law.name, x.numel(), outside)
     u = law.cdf(x).clamp(0.0, 1.0)
-    tests = [_fit(u, eps), _repeated(x, eps)]
+    tests = [fit(u, eps), repeated(x, eps)]
     if law.mean is not None and law.deviation:
         tests += _moments(x, law.mean, law.deviation, law.kurtosis, eps)
-    tests += _correlations((u - 0.5) * math.sqrt(12), _row(values))
+    centred = (u - 0.5) * math.sqrt(12)
+    tests += [*correlations(centred, row_of(values)), *at_any_distance(centred, PAIRS)]
     return Distribution(law.name, x.numel(), outside, tuple(tests))
 
 
@@ -168,8 +96,8 @@ def _moments(x: torch.Tensor, mean: float, deviation: float, kurtosis: float, ep
     spread = float(((x - mean) / deviation).square().mean()) - 1
     spread = math.copysign(max(0.0, abs(spread) - 4 * eps), spread)
     return [
-        _of_z("mean", off / deviation * math.sqrt(n)),
-        _of_z("variance", spread * math.sqrt(n / (kurtosis - 1))),
+        of_z("mean", off / deviation * math.sqrt(n)),
+        of_z("variance", spread * math.sqrt(n / (kurtosis - 1))),
     ]
 
 
@@ -231,7 +159,7 @@ def _integers(output: str, outputs: Outputs, arguments: Arguments) -> Distributi
     dtype = outputs[output].dtype
     if dtype.is_floating_point and max(-low, high) > 2 / torch.finfo(dtype).eps:
         return None  # not every whole number is one of the dtype's, and the last may round up
-    x, n_values = _sampled(outputs[output]), high - low
+    x, n_values = sampled(outputs[output]), high - low
     inside = (x >= low) & (x < high) & (x == x.floor())
     name, outside = f"integers from {low} to {high - 1}", int((~inside).sum())
     x = x[inside]
@@ -241,10 +169,10 @@ def _integers(output: str, outputs: Outputs, arguments: Arguments) -> Distributi
     edges = [low + n_values * i // n_bins for i in range(n_bins + 1)]
     seen = torch.histogram(x, torch.tensor(edges, dtype=torch.float64)).hist
     expected = torch.tensor([b - a for a, b in pairwise(edges)]) * (x.numel() / n_values)
-    tests = _counts("goodness of fit", seen, expected)
+    tests = counts("goodness of fit", seen, expected)
     if n_values > 1:
         deviation = math.sqrt((n_values**2 - 1) / 12)
-        tests += _correlations((x - (low + high - 1) / 2) / deviation, _row(outputs[output]))
+        tests += correlations((x - (low + high - 1) / 2) / deviation, row_of(outputs[output]))
     return Distribution(name, x.numel(), outside, tuple(tests))
 
 
@@ -256,7 +184,7 @@ def _permutation(output: str, outputs: Outputs, arguments: Arguments) -> Distrib
         return Distribution(f"permutation of {n}", n, outside)
     centred = (x.double() - (n - 1) / 2) / math.sqrt((n**2 - 1) / 12)
     ramp = (torch.arange(n).double() - (n - 1) / 2) / math.sqrt((n**2 - 1) / 12)
-    tests = [_of_z("order", float(torch.dot(centred, ramp)) / math.sqrt(n)), *_correlations(centred, 0)]
+    tests = [of_z("order", float(torch.dot(centred, ramp)) / math.sqrt(n)), *correlations(centred, 0)]
     return Distribution(f"permutation of {n}", n, 0, tuple(tests))
 
 
@@ -268,13 +196,15 @@ def _flips(name: str, seen: torch.Tensor, chance: torch.Tensor, row: int, outsid
     if seen.numel() < LEAST:
         return Distribution(name, seen.numel(), outside)
     spread = (chance * (1 - chance)).sqrt()
-    tests = [_of_z("frequency", float((seen - chance).sum()) / float(spread.square().sum().sqrt()))]
+    tests = [of_z("frequency", float((seen - chance).sum()) / float(spread.square().sum().sqrt()))]
     if float(spread.square().sum()) > LEAST:
-        tests += _correlations((seen - chance) / spread, row)
+        tests += correlations((seen - chance) / spread, row)
+        if 0.05 < float(chance.mean()) < 0.95:  # of rare flips few products make the sum
+            tests += at_any_distance((seen - chance) / spread, 8 * PAIRS)
     if float(chance.max()) > float(chance.min()):
         rising = (chance - chance.mean()) * (seen - chance)
         scale = float(((chance - chance.mean()) * spread).square().sum().sqrt())
-        tests += [_of_z("frequency against chance", float(rising.sum()) / scale)] if scale else []
+        tests += [of_z("frequency against chance", float(rising.sum()) / scale)] if scale else []
     return Distribution(name, seen.numel(), outside, tuple(tests))
 
 
@@ -286,10 +216,10 @@ def _bernoulli(output: str, outputs: Outputs, arguments: Arguments) -> Distribut
     if chance is None or (not torch.is_tensor(chance) and not 0 <= chance <= 1):
         return None
     wide = torch.as_tensor(chance, dtype=torch.float64).expand(values.shape)
-    x = _sampled(values)
+    x = sampled(values)
     outside = int(((x != 0) & (x != 1)).sum())
     name = "Bernoulli" if torch.is_tensor(chance) else f"Bernoulli({chance:g})"
-    return _flips(name, x.clamp(0, 1).round(), _sampled(wide), _row(values), outside)
+    return _flips(name, x.clamp(0, 1).round(), sampled(wide), row_of(values), outside)
 
 
 def _dropout(output: str, outputs: Outputs, arguments: Arguments) -> Distribution | None:
@@ -307,7 +237,7 @@ def _dropout(output: str, outputs: Outputs, arguments: Arguments) -> Distributio
         wrong = _differs(values, x / (1 - p), kept & usable)
         seen = kept.to(torch.float64)[usable]
         return _flips(
-            name, _sampled(seen), torch.full((min(seen.numel(), MOST),), 1.0 - p).double(), _row(values), wrong
+            name, sampled(seen), torch.full((min(seen.numel(), MOST),), 1.0 - p).double(), row_of(values), wrong
         )
     if values.dtype == torch.bool:
         return Distribution(name, values.numel(), int(((values != kept) & usable).sum()))
@@ -322,18 +252,6 @@ def _differs(values: torch.Tensor, wanted: torch.Tensor, where: torch.Tensor) ->
     eps = eps_of(str(values.dtype).removeprefix("torch."))
     wrong = (values.to(torch.float64) - wanted).abs() > _SCALE_SLACK * eps * wanted.abs()
     return int((wrong & where).sum())
-
-
-def _poisson(output: str, outputs: Outputs, arguments: Arguments) -> Distribution | None:
-    rate = arguments.get("self")
-    if not torch.is_tensor(rate):
-        return None
-    x, rates = _sampled(outputs[output]), _sampled(rate.expand(outputs[output].shape))
-    outside = int(((x < 0) | (x != x.floor())).sum())
-    total = float(rates.sum())
-    if x.numel() < LEAST or total < LEAST:
-        return Distribution("Poisson", x.numel(), outside)
-    return Distribution("Poisson", x.numel(), outside, (_of_z("mean", (float(x.sum()) - total) / math.sqrt(total)),))
 
 
 def _multinomial(output: str, outputs: Outputs, arguments: Arguments) -> Distribution | None:
@@ -356,7 +274,7 @@ def _multinomial(output: str, outputs: Outputs, arguments: Arguments) -> Distrib
     expected = share.sum(0) * drawn.shape[1]
     order = expected.argsort(descending=True)
     one_law = bool((share == share[:1]).all())
-    tests = _counts("goodness of fit", seen[order], expected[order]) if one_law else []
+    tests = counts("goodness of fit", seen[order], expected[order]) if one_law else []
     return Distribution("multinomial", drawn.numel(), outside, tuple(tests))
 
 
@@ -377,7 +295,10 @@ _TESTS: dict[str, _Test] = {
     "bernoulli": _bernoulli,
     "native_dropout": _dropout,
     "dropout": _dropout,
-    "poisson": _poisson,
+    "poisson": poisson,
+    "geometric": geometric,
+    "binomial": binomial,
+    "_standard_gamma": gamma,
     "multinomial": _multinomial,
 }
 

@@ -33,7 +33,15 @@ EXACT = frozenset(
     _foreach_abs _foreach_abs_ kthvalue median nanmedian mode cummax cummin upsample_nearest1d upsample_nearest2d
     upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d unique_consecutive _unique2
     unique_dim scatter scatter_ index_copy index_copy_ view_as_real view_as_complex frac sgn signbit copysign
-    heaviside nextafter fmax fmin hardtanh relu6
+    heaviside nextafter fmax fmin hardtanh relu6 nan_to_num
+    """.split()
+)
+#: Ops that only move bits, or set or take a sign: the sign of zero is a bit too.
+SIGNED_ZEROS = frozenset(
+    """
+    clone copy _to_copy contiguous cat stack index index_select gather take take_along_dim masked_select where embedding
+    flip roll repeat repeat_interleave constant_pad_nd pixel_shuffle pixel_unshuffle channel_shuffle unfold neg copysign
+    diagonal_copy slice_scatter select_scatter _foreach_copy _foreach_neg lift_fresh lift_fresh_copy full fill
     """.split()
 )
 #: Those of which one overload only is so: to the nearest even whole number, not to a number of decimals.
@@ -108,8 +116,8 @@ _PRIVATE = "private to the device that made it"
 class OpStandard:
     """The standard of an op. ``uninitialised`` outputs need not be written.
 
-    ``random`` ones need not repeat but where the op is ``tested``: its numbers have a known law, and the same seed
-    gives the same.
+    ``signed_zeros``: -0.0 is not 0.0. ``random`` outputs need not repeat but where the op is ``tested``: its numbers
+    have a known law, and the same seed gives the same.
     """
 
     standard: Standard
@@ -120,6 +128,7 @@ class OpStandard:
     own_dtype: tuple[str, ...] = ()
     factors: tuple[str, ...] = ()
     tested: bool = False
+    signed_zeros: bool = False
 
     def of_output(self, name: str) -> tuple[Standard, str]:
         """The standard of one output by its name, and why it is not compared by value, if so."""
@@ -161,7 +170,8 @@ def standard_of(case: Case) -> OpStandard:
         return OpStandard("metadata", _RANDOM, random=True, private=private, tested=base_of(case.op) in covered())
     exact = bool({base, base_of(case.op)} & EXACT) or case.op in EXACT_OVERLOADS or _is_view(op)
     standard: Standard = "exact" if exact and not _accumulates_or_divides(case) else "numeric"
-    return OpStandard(standard, private=private, own_dtype=own_dtype, factors=free_outputs(case.op))
+    factors, signed = free_outputs(case.op), exact and (base_of(case.op) in SIGNED_ZEROS or _is_view(op))
+    return OpStandard(standard, private=private, own_dtype=own_dtype, factors=factors, signed_zeros=signed)
 
 
 def _not_asked_for(case: Case, base: str) -> tuple[str, ...]:

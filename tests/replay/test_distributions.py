@@ -16,6 +16,10 @@ def numbers(op, values, **arguments):
     return distribution_of(f"aten::{op}", "output", {"output": values}, arguments)
 
 
+def _and_negated(x):
+    return torch.cat([x, -x])
+
+
 def worst(found):
     return min(found.tests, key=lambda test: test.log10_chance)
 
@@ -36,6 +40,12 @@ RIGHT = {
     "randint.low": (lambda n: torch.randint(-3, 200, (n,)), {"low": -3, "high": 200}),
     "bernoulli_.float": (lambda n: torch.empty(n).bernoulli_(0.3), {"p": 0.3}),
     "randperm.default": (lambda n: torch.randperm(n), {"n": 0}),
+    "geometric_.default": (lambda n: torch.empty(n).geometric_(0.3), {"p": 0.3}),
+    "binomial.default": (
+        lambda n: torch.binomial(torch.full((n,), 20.0), torch.full((n,), 0.3)),
+        {"count": torch.full((1,), 20.0), "prob": torch.full((1,), 0.3)},
+    ),
+    "_standard_gamma.default": (lambda n: torch._standard_gamma(torch.full((n,), 2.5)), {"self": torch.tensor([2.5])}),
     "poisson.default": (lambda n: torch.poisson(torch.full((n,), 3.0)), {"self": torch.full((1,), 3.0)}),
 }
 
@@ -56,6 +66,14 @@ def test_right_numbers_of_few_bits_pass(dtype, n):
     assert worst(numbers("rand.default", torch.rand(n, dtype=dtype))).log10_chance > -7
 
 
+@pytest.mark.parametrize("op", RIGHT)
+def test_right_numbers_pass_with_any_seed(op):
+    make, arguments = RIGHT[op]
+    for small in range(5):
+        torch.manual_seed(small)
+        assert worst(numbers(op, make(3000), **arguments)).log10_chance > -7
+
+
 def test_false_alarms_are_as_rare_as_stated():
     """Of 300 outputs of right numbers none has a test below a ten-thousandth of a ten-thousandth."""
     chances = [worst(numbers("rand.default", torch.rand(2000))).log10_chance for _ in range(300)]
@@ -74,6 +92,11 @@ def test_false_alarms_are_as_rare_as_stated():
         ("randint.low", lambda: torch.randint(0, 9, (5000,)), {"low": 0, "high": 10}, "goodness of fit"),
         ("bernoulli_.float", lambda: torch.empty(5000).bernoulli_(0.4), {"p": 0.3}, "frequency"),
         ("randperm.default", lambda: torch.arange(500), {"n": 500}, "order"),
+        ("randn.default", lambda: _and_negated(torch.randn(2500)), {}, "correlation at 2500"),
+        ("bernoulli_.float", lambda: torch.empty(5000).bernoulli_(0.5).repeat(2), {"p": 0.5}, "correlation at 5000"),
+        ("poisson.default", lambda: torch.full((2000,), 4.0), {"self": torch.tensor([4.0])}, "goodness of fit"),
+        ("geometric_.default", lambda: torch.empty(2000).geometric_(0.2), {"p": 0.3}, "goodness of fit"),
+        ("_standard_gamma.default", lambda: torch.rand(2000), {"self": torch.tensor([2.0])}, "goodness of fit"),
     ],
 )
 def test_wrong_numbers_are_found_by_their_test(op, values, arguments, test):
@@ -86,6 +109,7 @@ def test_what_a_law_cannot_give_is_counted():
     assert numbers("rand.default", torch.tensor([0.5, 1.5, math.nan])).n_outside == 2
     assert numbers("randint.low", torch.tensor([0, 9, 10, -1]), low=0, high=10).n_outside == 2
     assert numbers("randperm.default", torch.tensor([0, 0, 2])).n_outside == 1
+    assert numbers("geometric_.default", torch.tensor([0.0, 1.0, 2.0]), p=0.5).n_outside == 1
     assert numbers("bernoulli_.float", torch.tensor([0.0, 0.5, 1.0]), p=0.5).n_outside == 1
     weights = torch.tensor([0.0, 1.0, 1.0])
     assert numbers("multinomial.default", torch.tensor([0, 1]), self=weights, replacement=False).n_outside == 1
