@@ -19,6 +19,7 @@ from audit.replay.anatomy import is_off, wrong_elements
 from audit.replay.compare import BLOCK, Expected, flat, noise_of
 from audit.replay.cpu_runs import REPEAT_LIMIT_BYTES, Contents, CpuRuns, n_bytes, operator
 from audit.replay.dequantised import formula_of
+from audit.replay.inner_products import ChangedProducts
 from audit.replay.inputs import torch_dtype
 from audit.replay.mechanisms import MECHANISMS, Change, Mechanism, is_factor
 from audit.replay.operands import Operand
@@ -111,10 +112,14 @@ def _outputs(
     case: Case, mechanism: Mechanism, expected: Mapping[str, Expected], fresh: Callable[[], Operand], run: WideRun
 ) -> dict[str, torch.Tensor]:
     """What the mechanism would give, flat and in fp64, by output."""
-    if mechanism.operand is None:
+    operand = mechanism.operand
+    if operand is None:
         instead = {name: _reference(item) for name, item in expected.items()}
+    elif mechanism.keeps is not None:
+        with ChangedProducts(lambda factor: operand(factor, mechanism.dtypes[0]), mechanism.keeps):
+            instead = {name: flat(tensor) for name, tensor in run(fresh()).items()}
     else:
-        instead = {name: flat(tensor) for name, tensor in run(_changed(case, fresh(), mechanism.operand)).items()}
+        instead = {name: flat(tensor) for name, tensor in run(_changed(case, fresh(), operand)).items()}
     change = mechanism.result
     return {
         name: tensor if change is None else change(tensor.to(torch.float64), torch_dtype(expected[name].fact.dtype))

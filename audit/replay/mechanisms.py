@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
+from audit.replay.inner_products import Keeps, one_row, one_step
 from audit.replay.overload import base_of
 from audit.schema import Case
 
@@ -28,6 +29,8 @@ PRODUCTS = frozenset(
     _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention
     """.split()
 )
+#: Ops of many products, which one call of a library takes together.
+RECURRENT = frozenset(("lstm", "gru", "rnn_tanh", "rnn_relu", "_cudnn_rnn"))
 #: Operands that are added to a product behind the matrix unit: by name, and of ops where ``self`` is one.
 _ADDED = frozenset(("bias", "attn_mask", "attn_bias"))
 _ADDED_FIRST = frozenset(("addmm", "baddbmm", "addbmm", "addmv", "_addmm_activation"))
@@ -39,17 +42,20 @@ _OCP, _FNUZ = (torch.float8_e4m3fn, torch.float8_e5m2), (torch.float8_e4m3fnuz, 
 @dataclass(frozen=True)
 class Mechanism:
     """``operand`` is applied to each floating operand, ``result`` to each output. Several may have one name: variants,
-    of which the one that explains most counts. ``dtypes``: of an operand that it changes."""
+    of which the one that explains most counts. ``dtypes``: of an operand that it changes. With ``keeps`` it is for
+    recurrent ops: ``operand`` is applied to the factors of the products inside, but for those that it keeps."""
 
     name: str
     dtypes: tuple[torch.dtype, ...]
     operand: Change | None = None
     result: Change | None = None
+    keeps: Keeps | None = None
 
     def concerns(self, case: Case, dtypes: Iterable[str]) -> bool:
         """Whether it could act on a case with operands of these dtypes."""
         names = {str(dtype).removeprefix("torch.") for dtype in self.dtypes}
-        return base_of(case.op) in PRODUCTS and bool(names & set(dtypes))
+        ops = PRODUCTS if self.keeps is None else RECURRENT
+        return base_of(case.op) in ops and bool(names & set(dtypes))
 
 
 def is_factor(op: str, operand: str) -> bool:
@@ -103,6 +109,9 @@ def _other_flavour(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 MECHANISMS: tuple[Mechanism, ...] = (
     Mechanism("tf32-operands", (torch.float32,), operand=_tf32),
     Mechanism("tf32-operands", (torch.float32,), operand=_tf32_cut),
+    # cuDNN's two ways on an H200: its LSTM and GRU of packed sequences, its RNN of four steps
+    Mechanism("tf32-operands", (torch.float32,), operand=_tf32, keeps=one_row),
+    Mechanism("tf32-operands", (torch.float32,), operand=_tf32, keeps=one_step),
     Mechanism("subnormals-flushed", _HALF, result=_flushed_result),
     Mechanism("subnormals-flushed", _HALF, operand=_flushed),
     Mechanism("subnormals-flushed", _HALF, operand=_flushed, result=_flushed_result),

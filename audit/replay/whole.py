@@ -17,7 +17,7 @@ from audit.replay.expectation import change, expected_of
 from audit.replay.factors import recomposed, with_terms_that_cancel
 from audit.replay.inputs import Bound, storages_of
 from audit.replay.layout import promised_layout, with_alias
-from audit.replay.noise import LOW_PRECISION, Locality, locality_of, rounds_once
+from audit.replay.noise import LOW_PRECISION, Locality, locality_of, rounds_once, rounds_scalars
 from audit.replay.on_cpu import cpu_op, note_of
 from audit.replay.overload import resolve, written_operands
 from audit.replay.prepared import Prepared
@@ -128,6 +128,8 @@ def _wide_and_moved(
         apart = widen.movable(case) if locality == "element" else [None]
         moved = [runs.wide(case, lambda: op, contents, mutated, True, name)[0] for name in apart]
         moved = [further(case, wide, run) for run in moved]
+        if rounds_scalars(case):
+            moved.append(runs.wide(widen.with_single_scalars(case), lambda: op, contents, mutated, move=False)[0])
         return wide, [*moved, *([] if mutated else runs.otherwise(case, contents))]
     if winograd := runs.by_winograd(case, contents):
         return wide, winograd

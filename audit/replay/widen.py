@@ -17,6 +17,13 @@ from audit.schema import Arg, Case, Named, TensorSpec
 #: Ops whose ``eps`` defaults to that of the type they compute in: float32 for narrower inputs (seen in torch 2.13).
 _EPS_BY_DTYPE = ("rms_norm", "_fused_rms_norm")
 _SINGLE_EPS = torch.finfo(torch.float32).eps
+#: Ops that make numbers out of none, in the default dtype unless they are told another.
+_MAKERS = frozenset(
+    """
+    bartlett_window blackman_window hamming_window hann_window kaiser_window linspace logspace arange range fft_fftfreq
+    fft_rfftfreq
+    """.split()
+)
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -34,9 +41,23 @@ def widened(case: Case) -> Case:
         names = []
     args = tuple(_widened(names[i] if i < len(names) else "", arg) for i, arg in enumerate(case.args))
     kwargs = {name: _widened(name, arg) for name, arg in case.kwargs}
-    if case.op.split("::")[-1].split(".")[0] in _EPS_BY_DTYPE and _is_single_precision(case.args[0]):
+    base = case.op.split("::")[-1].split(".")[0]
+    if base in _EPS_BY_DTYPE and _is_single_precision(case.args[0]):
         args, kwargs = _with_eps(names, args, kwargs)
+    if base in _MAKERS and kwargs.get("dtype") is None:
+        is_complex = any(isinstance(arg, complex) for arg in case.args)
+        kwargs["dtype"] = Named("dtype", "complex128" if is_complex else "float64")
     return dataclasses.replace(case, args=args, kwargs=tuple(kwargs.items()))
+
+
+def with_single_scalars(case: Case) -> Case:
+    """The case with its floating scalars as float32 has them."""
+
+    def single(arg: Arg) -> Arg:
+        return torch.tensor(arg, dtype=torch.float32).item() if isinstance(arg, float) else arg
+
+    kwargs = tuple((name, single(arg)) for name, arg in case.kwargs)
+    return dataclasses.replace(case, args=tuple(single(arg) for arg in case.args), kwargs=kwargs)
 
 
 def _is_single_precision(arg: Arg) -> bool:

@@ -60,8 +60,19 @@ def convolved(call):
     image, weight, *rest = call.args
     return call.run(tf32(image), tf32(weight), *rest)
 
+def in_a_net(call):
+    inputs, (w_in, w_state, *biases), _, state, *_ = call.args
+    same = lambda x: x
+    first, then, factor = {24: (tf32, tf32, 1), 25: (tf32, same, 1), 26: (same, same, 2)}[state.shape[2]]
+    added = first(inputs) @ first(w_in).T + factor * sum(biases)
+    states = [state[0]]
+    for row in added:
+        states.append(torch.tanh(row + then(states[-1]) @ then(w_state).T))
+    return (torch.stack(states[1:]), states[-1][None], *call.run(*call.args, **call.kwargs)[2:])
+
 FAULTS = {
     "aten::mm.default": by_size,
+    "aten::miopen_rnn.default": in_a_net,
     "aten::_scaled_mm.default": other_flavour,
     "aten::convolution.default": convolved,
     "aten::miopen_convolution_transpose.default": convolved,
@@ -101,6 +112,13 @@ def spread(build) -> Case:
     return build.case("aten::convolution.default", image, weight, bias, *rest, values=values)
 
 
+def net(build, hidden: int) -> Case:
+    """A recurrent net over four steps of three sequences."""
+    shapes = ([4, 3, 8], [1, 3, hidden], [hidden, 8], [hidden, hidden], [hidden], [hidden])
+    inputs, state, *weights = (build.tensor(shape, storage=place) for place, shape in enumerate(shapes))
+    return build.case("aten::rnn_tanh.input", inputs, state, tuple(weights), True, 1, 0.0, True, False, False)
+
+
 @pytest.fixture(scope="module")
 def ran(build, replay, fault_file) -> Cases:
     cases = {
@@ -114,6 +132,9 @@ def ran(build, replay, fault_file) -> Cases:
         "a wrong tile in fp16": mm(build, 42, "float16"),
         "a part of the sums left out": mm(build, 43, "float16", depth=1024),
         "tf32, and a bias in fp32": spread(build),
+        "a net, all in tf32": net(build, 24),
+        "a net, its steps in fp32": net(build, 25),
+        "a net with a bias too much": net(build, 26),
         "fp8 of the other flavour": scaled(build, 32),
         "fp8 with an offset": scaled(build, 48),
     }
@@ -122,7 +143,7 @@ def ran(build, replay, fault_file) -> Cases:
 
 
 def explanations(ran: Cases, name: str) -> dict[str, Explanation]:
-    [comparison] = ran[name][1].comparisons
+    comparison = ran[name][1].comparisons[0]
     return {explanation.mechanism: explanation for explanation in comparison.explanations}
 
 
@@ -154,6 +175,19 @@ def test_tf32_is_recognised_where_it_was_allowed(ran, name):
 def test_what_is_added_to_a_product_is_not_rounded_with_its_factors(ran):
     assert explanations(ran, "tf32, and a bias in fp32")["tf32-operands"].left_fraction < 0.1
     assert known(ran, "tf32, and a bias in fp32", "sm_90", status=None) == "tf32-cuda-convolution"
+
+
+@pytest.mark.parametrize("name", ["a net, all in tf32", "a net, its steps in fp32"])
+def test_tf32_is_recognised_in_the_products_inside_a_recurrent_net(ran, name):
+    assert explanations(ran, name)["tf32-operands"].left_fraction < 0.1
+    assert known(ran, name, "sm_90", status=None) == "tf32-cuda-rnn"
+    assert known(ran, name, "gfx942") == ""
+    assert known(ran, name, "sm_90", (("torch.backends.cudnn.rnn.fp32_precision", "ieee"),)) == ""
+
+
+def test_another_error_of_a_recurrent_net_is_not_tf32(ran):
+    assert explanations(ran, "a net with a bias too much")["tf32-operands"].left_fraction > 0.5
+    assert known(ran, "a net with a bias too much", "sm_90") == ""
 
 
 def test_flushed_subnormals_are_recognised_on_mi200_alone(ran):

@@ -49,6 +49,40 @@ def test_terms_that_cancel_in_half_precision_are_as_noisy_as_in_float32(build, t
     assert 1e-7 < expected.noise < 1e-3
 
 
+def squares(build, tmp_path, dtype: str) -> tuple[float, float]:
+    """Of the squares that a fused AdamW keeps: the noise, and the largest of them."""
+    tensors = [(build.tensor([64], dtype, storage=n),) for n in range(4)]
+    numbers = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "weight_decay": 0.01, "eps": 1e-8}
+    ones = {3: Values(minimum=0.0, maximum=0.0), 4: Values(minimum=1.0, maximum=1.0)}
+    step = (build.tensor([], storage=4),)
+    case = build.case(
+        "aten::_fused_adamw_.default", *tensors, (), step, **numbers, amsgrad=False, maximize=False, values=ones
+    )
+    reference = Reference(None, tmp_path, seed=0, n_threads=1)
+    reference.prepare(case)
+    expected = reference._prepared[case.key].expected["exp_avg_sqs[0] (mutated)"]
+    return expected.noise, float(expected.wide.max())
+
+
+def test_a_fused_optimizer_may_take_its_numbers_in_float32(build, tmp_path):
+    noise, largest = squares(build, tmp_path, "float32")
+    assert 1.2e-5 < noise / largest < 1.5e-5  # 1 - 0.999f is off by 1.29e-5 of 1 - 0.999
+    noise, largest = squares(build, tmp_path, "float64")
+    assert noise / largest < 1e-14
+
+
+def test_a_window_is_as_noisy_as_the_cpus_own_is_against_one_in_double_precision(build, tmp_path):
+    case = build.case("aten::hann_window.default", 64)
+    reference = Reference(None, tmp_path, seed=0, n_threads=1)
+    reference.prepare(case)
+    expected = reference._prepared[case.key].expected["output"]
+    given = torch.hann_window(64, dtype=torch.float64)
+    assert torch.equal(expected.wide, given)
+    given_by_an_h200 = torch.hann_window(64)
+    given_by_an_h200[2] = 0.00960737467
+    assert compare(expected, given_by_an_h200, fact_of(given_by_an_h200)).worst_ratio < 8.0
+
+
 def kind(build, op, *args, **kwargs):
     case = build.case(op, *args, **kwargs)
     return locality_of(case, resolve(op))

@@ -113,3 +113,11 @@ def test_an_output_that_was_not_asked_for_is_not_compared() -> None:
     loss = (spec, spec, None)
     assert standard_of(Case("n-0", "aten::nll_loss_forward.default", (*loss, 0, -100))).is_private("total_weight")
     assert not standard_of(Case("n-1", "aten::nll_loss_forward.default", (*loss, 1, -100))).is_private("total_weight")
+
+
+def test_what_only_some_drivers_give_is_compared_where_one_was_named() -> None:
+    spec = TensorSpec((3, 3), (3, 1), "float32", extent=9)
+    by_default = standard_of(Case("l-0", "aten::linalg_lstsq.default", (spec, spec)))
+    assert [by_default.is_private(name) for name in ("solution", "rank", "singular_values")] == [False, True, True]
+    named = standard_of(Case("l-1", "aten::linalg_lstsq.default", (spec, spec), (("driver", "gelsd"),)))
+    assert not named.is_private("rank")

@@ -26,6 +26,22 @@ def test_dtype_arguments_go_to_double_precision_wherever_they_stand(build):
     assert widen.widened(integer) == integer
 
 
+def test_numbers_that_are_made_out_of_none_are_made_in_double_precision(build):
+    double = (("dtype", Named("dtype", "float64")),)
+    assert widen.widened(build.case("aten::hann_window.default", 64)).kwargs == double
+    assert widen.widened(build.case("aten::linspace.default", 0, 1, 5, dtype=None)).kwargs == double
+    given = build.case("aten::linspace.default", 0, 1, 5, dtype=Named("dtype", "int64"))
+    assert widen.widened(given) == given
+    turning = build.case("aten::linspace.default", 0, 1j, 5)
+    assert widen.widened(turning).kwargs == (("dtype", Named("dtype", "complex128")),)
+
+
+def test_scalars_as_float32_has_them(build):
+    case = build.case("aten::_fused_sgd_.default", (build.tensor([2]),), 0.5, lr=0.1, nesterov=True, fused=1)
+    single = widen.with_single_scalars(case)
+    assert (single.args[1], dict(single.kwargs)) == (0.5, {"lr": 0.10000000149011612, "nesterov": True, "fused": 1})
+
+
 def test_half_to_float_is_off_since_nothing_is_half(build):
     case = build.case("aten::_softmax.default", build.tensor([2], "float16"), 0, True)
     assert widen.widened(case).args[2] is False
