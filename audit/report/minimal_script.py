@@ -16,13 +16,33 @@ from audit.report.literals import argument_text, literal
 from audit.schema import Case, TensorSpec, Values
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: These look at memory beside the operands or at their copies, which no few lines do.
+_NO_FEW_LINES = ("NUM209", "NUM210")
+#: Ops with outputs that are free in signs, phases or order: right libraries differ in them.
+_FREE = re.compile(r"linalg_(svd|eigh|eig|eigvals|qr|lu|lu_factor_ex)\b")
 #: More operands than that (optimizers over lists of parameters) are no few lines.
 MAX_OPERANDS = 12
-#: What the last lines look at, by the letters of the rule code.
+_BESIDE = "for actual, expected in zip([x.cpu() for x in run(DEVICE)], run('cpu')):"
+_MOMENTS = "{0}.double().mean().item(), {0}.double().std().item()"
+#: What the last lines look at, by the rule code, else by its letters.
 _LOOK = {
-    "NUM": (
-        "for actual, expected in zip(run(DEVICE), run('cpu')):",
-        "    print('largest difference', (actual.cpu().double() - expected.double()).abs().max().item())",
+    "NUM": (_BESIDE, "    print('largest difference', (actual.double() - expected.double()).abs().max().item())"),
+    "NUM202": (_BESIDE, "    print('NaN on one side only', (actual.isnan() != expected.isnan()).sum().item())"),
+    "NUM203": (_BESIDE, "    print('Inf on one side only', (actual.isinf() != expected.isinf()).sum().item())"),
+    "NUM204": (_BESIDE, "    print('elements that differ', (actual != expected).sum().item())"),
+    "NUM205": (
+        _BESIDE,
+        "    print(actual.dtype, tuple(actual.shape), 'on the CPU', expected.dtype, tuple(expected.shape))",
+    ),
+    "NUM206": (_BESIDE, "    print(actual.stride(), 'on the CPU', expected.stride())"),
+    "NUM208": (
+        "for first, second in zip(run(DEVICE), run(DEVICE)):",
+        "    print('elements that differ between two runs', (first != second).sum().item())",
+    ),
+    "NUM214": (
+        _BESIDE,
+        f"    print('mean, deviation', {_MOMENTS.format('actual')})",
+        f"    print('on the CPU', {_MOMENTS.format('expected')})",
     ),
     "FBK": (
         "run(DEVICE)  # once to warm up",
@@ -46,9 +66,10 @@ _RUN = ("run('cpu')  # accepts the call", "run(DEVICE)", "torch.cuda.synchronize
 
 def minimal_script(case: Case, code: str, told: str) -> str:
     """The lines for a finding with this rule ``code``; ``told`` is a comment at their head. Empty where a case needs
-    more than that: many operands, dtypes that share a storage, conjugate or negative views."""
+    more than that: many operands, dtypes that share a storage, conjugate or negative views, factors."""
     specs = tensors_of(case.args, case.kwargs, case.grads)
-    if len(specs) > MAX_OPERANDS or not _is_plain(specs):
+    is_free = code.startswith("NUM") and _FREE.search(case.op)
+    if len(specs) > MAX_OPERANDS or not _is_plain(specs) or code in _NO_FEW_LINES or is_free:
         return ""
     return "\n".join(
         [
@@ -62,7 +83,7 @@ def minimal_script(case: Case, code: str, told: str) -> str:
             *_run(case, specs),
             "",
             "",
-            *_LOOK.get(code[:3], _RUN),
+            *_LOOK.get(code, _LOOK.get(code[:3], _RUN)),
             "",
         ]
     )
