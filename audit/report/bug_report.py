@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from audit.comparison import Comparison
 from audit.report import text
 from audit.report.markdown import code_span, escaped
 from audit.report.minimal_script import minimal_script
@@ -22,9 +23,12 @@ MAX_FINDINGS, MAX_ENVIRONMENT = 4, 30
 MAX_LOG = 1500
 #: What PyTorch's template asks for beside versions; only the machine itself can give it.
 COLLECT = "python -m torch.utils.collect_env"
-#: (what a title says, what was expected), by the letters of the rule code.
+#: (what a title says, what was expected), by the rule code, else by its letters.
 _WORDS: Mapping[str, tuple[str, str]] = {
     "SUP": ("fails", "It returns, as it does on the CPU."),
+    "NUM204": ("gives another result than the CPU", "The CPU's result, bit for bit."),
+    "NUM208": ("gives another result each time", "The same bits each time."),
+    "NUM214": ("draws numbers of another law", "Numbers of the law that the op documents."),
     "NUM": ("gives another result than the CPU", "The CPU's result, within what dtype and algorithm explain."),
     "FBK": ("does not take the expected path", "The library or fused kernel that other calls of the op take."),
     "SPD": ("is slow", "A time that is nearer to what the device can do."),
@@ -80,9 +84,13 @@ def _first(header: RunHeader) -> str:
 
 
 def _title(row: CaseRow, worst: Finding, device: str) -> str:
-    what = _WORDS.get(worst.code[:3], ("has a finding", ""))[0]
+    what = _words(worst.code)[0]
     dtypes = ", ".join(row.dtypes[:2])
     return text.one_line(f"[ROCm] {row.verdict.op} {what} on {device}" + (f" ({dtypes})" if dtypes else ""), 160)
+
+
+def _words(code: str) -> tuple[str, str]:
+    return _WORDS.get(code, _WORDS.get(code[:3], ("has a finding", "What the CPU does.")))
 
 
 def _body(row: CaseRow, header: RunHeader, script: str) -> Iterator[str]:
@@ -104,7 +112,7 @@ def _body(row: CaseRow, header: RunHeader, script: str) -> Iterator[str]:
     yield ""
     yield "### Expected"
     yield ""
-    yield _WORDS.get(findings[0].code[:3], ("", "What the CPU does."))[1]
+    yield _words(findings[0].code)[1]
     yield from _why_expected(row)
     yield ""
     yield "### Actual"
@@ -144,13 +152,18 @@ def _actual(row: CaseRow) -> Iterator[str]:
         return
     wrong = [c for c in measurement.comparisons if c.worst_actual or c.n_nan_mismatch] if measurement else []
     for c in sorted(wrong, key=lambda c: -c.worst_ratio)[:2]:
-        error = f"{text.error_text(c.max_abs_error)}, {text.error_text(c.worst_ratio)} times the noise floor"
         values = f"{escaped(c.worst_actual)} where {escaped(c.worst_expected)} is expected"
-        yield f"{escaped(c.name)}: {values}, at {list(c.worst_index)}; error {error}."
+        yield f"{escaped(c.name)}: {values}, at {list(c.worst_index)}; {_how_wrong(c)}."
     if row.findings[0].code[:3] in ("FBK", "SPD") or not wrong:
         yield escaped(row.findings[0].message, 500)
     for kernel in (measurement.path.kernels if measurement else ())[:4]:
         yield f"Kernel: {code_span(kernel.name, 200)} {text.time_text(kernel.us)}"
+
+
+def _how_wrong(c: Comparison) -> str:
+    if c.standard != "numeric":
+        return f"{c.n_different:,} of {c.n_elements:,} elements differ"
+    return f"error {text.error_text(c.max_abs_error)}, {text.error_text(c.worst_ratio)} times the noise floor"
 
 
 def _versions(header: RunHeader) -> Iterator[str]:

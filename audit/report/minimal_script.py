@@ -171,7 +171,9 @@ def _elements(dtype: str, sizes: str, values: Values) -> str:
     if values.std is not None and values.mean is not None:
         made = _scaled(made, values.std, values.mean)
     elif values.minimum is not None and values.maximum is not None:  # all that a recorded operand's statistics have
-        made = _scaled(f"torch.rand({sizes})", values.maximum - values.minimum, values.minimum)
+        width = values.maximum - values.minimum
+        one = f"torch.full({sizes}, {_short(float(values.minimum))})"
+        made = _scaled(f"torch.rand({sizes})", width, values.minimum) if width else one
     return made if dtype == "float32" else f"{made}{cast}"
 
 

@@ -14,7 +14,7 @@ from audit.report.minimal_script import MAX_OPERANDS, minimal_script
 from audit.report.rows import case_rows
 from audit.rules.codes import CODES
 from audit.schema import IMPORTED, Case, Named, Source, TensorSpec, Values
-from audit.verdicts import Judgement
+from audit.verdicts import Finding, Judgement
 
 torch = pytest.importorskip("torch", reason="the scripts run on torch")
 
@@ -63,6 +63,26 @@ def test_a_recording_says_that_nothing_was_compared(make_judgement: Callable[...
     text = reports(replace(judgement, run=replace(judgement.run, header=header)))[0].text
     assert "a profiler recorded it there" in text
     assert "its numbers were not compared" in text
+
+
+def test_an_exact_op_is_told_by_its_elements_and_not_by_a_noise_floor(
+    make_judgement: Callable[..., Judgement],
+) -> None:
+    judgement = make_judgement(20, backend="hip")
+    row = next(row for row in case_rows(judgement) if row.status == "divergent")
+    assert row.measurement is not None
+    output = replace(row.measurement.comparisons[0], standard="exact", n_different=16, n_elements=1024)
+    finding = Finding("NUM204", "divergent", "output must be bit for bit that of the CPU")
+    row = replace(
+        row,
+        measurement=replace(row.measurement, comparisons=(output,)),
+        verdict=replace(row.verdict, findings=(finding,)),
+    )
+    report = bug_report(row, judgement.run.header)
+    assert report is not None
+    assert "16 of 1,024 elements differ." in report.text
+    assert "noise floor" not in report.text
+    assert "### Expected\n\nThe CPU's result, bit for bit.\n" in report.text
 
 
 def test_nothing_from_a_program_is_markup_or_a_mention(hostile_judgement: Judgement) -> None:
@@ -123,6 +143,8 @@ def test_a_range_below_zero_reads_as_one_writes_it() -> None:
     script = minimal_script(Case("k", "aten::add.Tensor", pair, values=values), "NUM201", "")
     assert "torch.rand((2,)) * 6.0 - 4.5)" in script
     assert "torch.rand((2,)) * 2.0)" in script
+    ones = Case("k", "aten::add.Tensor", pair, values={0: Values(minimum=1.0, maximum=1.0)})
+    assert "torch.full((2,), 1.0).to(device)" in minimal_script(ones, "NUM201", "")
 
 
 def test_operands_that_share_memory_share_it() -> None:
