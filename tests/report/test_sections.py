@@ -16,7 +16,7 @@ from audit.report.sections.beside import beside
 from audit.report.sections.errors import HIGHEST, LOWEST, bin_of, errors
 from audit.report.sections.module_tree import Node, module_tree
 from audit.report.sections.modules import MAX_NODES, WIDTH, leaves, modules
-from audit.report.sections.roofline import roofline
+from audit.report.sections.roofline import LEFT, LETTER, roofline
 from audit.report.sections.section import Material
 from audit.report.sections.shapes import mark_path
 from audit.rules.judge import judge
@@ -63,6 +63,19 @@ def test_ceilings_are_those_that_were_measured_where_they_were(make_judgement: C
     assert found.arithmetic is not None
     assert [line.name for line in found.arithmetic.lines] == ["4.00 TB/s", "bfloat16 654 TFLOP/s"]
     assert found.rates.startswith("measured on AMD Instinct MI300X")
+
+
+def test_no_name_of_a_line_leaves_the_drawing(make_judgement: Callable[..., Judgement]) -> None:
+    small = replace(ADD, args=(spec(2048, 2048), spec(2048, 2048)))  # the slope of a launch ends right of the axis
+    run = gpu_run(make_judgement, (small, 40.0))
+    ceilings = Ceilings(Rate(4000.0, 1.0, 9), {}, Rate(6.0, 0.5, 9))
+    found = roofline(Material(judge(replace(run, header=replace(run.header, ceilings=ceilings)))))
+    assert found is not None
+    assert found.traffic is not None
+    names = [line.name for line in found.traffic.lines]
+    assert names == ["copy 4.00 TB/s", "one launch, 6.00 µs"]
+    for line in found.traffic.lines:
+        assert line.x - LETTER * len(line.name) >= LEFT
 
 
 def test_a_device_of_which_no_rate_is_known_has_marks_and_no_lines(make_judgement: Callable[..., Judgement]) -> None:

@@ -24,8 +24,8 @@ WIDTH, HEIGHT = 960.0, 380.0
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 26.0, 20.0, 44.0
 #: The largest and the smallest mark; its area goes by the time of all calls.
 MAX_RADIUS, MIN_RADIUS = 22.0, 3.5
-#: The height of a line of text.
-LABEL = 13.0
+#: The height of a line of text, and about the width of a letter in it.
+LABEL, LETTER = 13.0, 6.8
 #: Marks drawn and rows of the table: the dearest cases. All are in the table of operators.
 MAX_MARKS, MAX_ROWS = 400, 30
 
@@ -197,9 +197,7 @@ def _roofs(x_axis: LogAxis, y_axis: LogAxis, bandwidth: float | None, tops: dict
         end = min(right, highest / bandwidth if highest else right, 10.0**y_axis.high / bandwidth)
         if start < end:
             points = _polyline(x_axis, y_axis, [(start, start * bandwidth), (end, end * bandwidth)])
-            middle = math.sqrt(start * end)
-            place = (x_axis.place(middle) - 6, y_axis.place(middle * bandwidth) - 6)
-            lines.append(Line(points, f"{_bytes(bandwidth)}/s", *place))
+            lines.append(_sloped(points, f"{_bytes(bandwidth)}/s", x_axis, y_axis, (start, end), bandwidth, False))
     lowest = 0.0
     for number, (dtype, top) in enumerate(sorted(tops.items(), key=lambda item: -item[1])):
         start = min(max(left, top / bandwidth if bandwidth else left), right)
@@ -223,10 +221,20 @@ def _traffic_roofs(x_axis: LogAxis, y_axis: LogAxis, top: float | None, launch: 
         start = max(left, 10.0**y_axis.low / a_second)
         if start < end:
             points = _polyline(x_axis, y_axis, [(start, start * a_second), (end, end * a_second)])
-            middle = math.sqrt(start * end)
-            place = (x_axis.place(middle) - 6, y_axis.place(middle * a_second) - 6)
-            lines.append(Line(points, f"one launch, {text.time_text(launch)}", *place, dashed=True))
+            name = f"one launch, {text.time_text(launch)}"
+            lines.append(_sloped(points, name, x_axis, y_axis, (start, end), a_second, True))
     return tuple(lines)
+
+
+def _sloped(
+    points: str, name: str, x_axis: LogAxis, y_axis: LogAxis, ends: tuple[float, float], slope: float, dashed: bool
+) -> Line:
+    """A slope with its name left of its middle, above it; without room for that, below it from the axis on."""
+    start, middle = ends[0], math.sqrt(ends[0] * ends[1])
+    x, least = x_axis.place(middle) - 6, LEFT + 6 + LETTER * len(name)
+    if x < least:
+        return Line(points, name, least, y_axis.place(start * slope) + LABEL + 2, dashed)
+    return Line(points, name, x, y_axis.place(middle * slope) - 6, dashed)
 
 
 def _polyline(x_axis: LogAxis, y_axis: LogAxis, points: list[tuple[float, float]]) -> str:
