@@ -22,13 +22,13 @@ _TITLES = {"passed": "✅", "failed": "❌", "not finished": "❔"}
 
 
 def render(outcome: GateOutcome) -> str:
-    """Headline, what differs around the runs, then the differences, worst first."""
+    """Headline, whether it is of one trace, what differs around the runs, then the differences, worst first."""
     first = [
         f"# {_TITLES[outcome.conclusion]} {escaped(outcome.headline, 600)}",
+        f"**{escaped(outcome.trace.sentence, 900)}.**" if outcome.trace is not None else "",
         *(f"> {escaped(remark, 400)}" for remark in outcome.remarks),
         _sides(outcome),
         _environment(outcome),
-        f"**{escaped(outcome.trace.sentence, 900)}.**" if outcome.trace is not None else "",
         _problems(outcome),
     ]
     last = _policy(outcome)

@@ -95,16 +95,17 @@ def gate(
     found = differences(baseline, candidate, policy)
     judged, problems = _judged(found, policy, today)
     unfinished = _unfinished(candidate, allowed)
+    trace = trace_difference(baseline, candidate)
     fails = any(item.level == "fail" for item in judged) or bool(problems)
     conclusion: Conclusion = "not finished" if unfinished else "failed" if fails else "passed"
     return GateOutcome(
         conclusion=conclusion,
-        headline=_headline(conclusion, judged, problems, candidate, unfinished),
+        headline=_headline(conclusion, judged, problems, candidate, unfinished, trace is None),
         baseline=baseline,
         candidate=candidate,
         policy=policy,
         environment=environment_differences(baseline, candidate),
-        trace=trace_difference(baseline, candidate),
+        trace=trace,
         judged=judged,
         problems=problems,
         remarks=_remarks(baseline, candidate),
@@ -160,8 +161,14 @@ def _waiver_problems(policy: Policy, used: set[Waiver], today: datetime.date) ->
 
 
 def _headline(
-    conclusion: Conclusion, judged: tuple[Judged, ...], problems: tuple[str, ...], candidate: Side, unfinished: str
+    conclusion: Conclusion,
+    judged: tuple[Judged, ...],
+    problems: tuple[str, ...],
+    candidate: Side,
+    unfinished: str,
+    is_one_trace: bool,
 ) -> str:
+    """Two traces are told before anything else: what is gone or new may be of the other program and no regression."""
     counts = Counter(item.difference.kind for item in judged if item.level == "fail")
     parts = [f"{n} {kind}" for kind, n in counts.items()]
     if problems:
@@ -172,11 +179,13 @@ def _headline(
         told = f"; so far: {failures}" if failures else ""
         return f"The gate cannot say: the candidate is no whole run, {unfinished}{told}."
     if conclusion == "failed":
-        return f"The gate fails: {failures}, of {cases}{_failing_ops(judged)}."
+        of_two = "" if is_one_trace else ", and the two runs are not of one trace"
+        return f"The gate fails{of_two}: {failures}, of {cases}{_failing_ops(judged)}."
     waived = sum(item.waiver is not None for item in judged)
     warned = sum(item.level == "warn" for item in judged)
     notes = [text for n, text in ((waived, f"{waived} waived"), (warned, plural(warned, "warning"))) if n]
-    return f"The gate passes: nothing fails in {cases}{', ' if notes else ''}{', '.join(notes)}."
+    of_two = "" if is_one_trace else ", though the two runs are not of one trace"
+    return f"The gate passes{of_two}: nothing fails in {cases}{', ' if notes else ''}{', '.join(notes)}."
 
 
 def _failing_ops(judged: tuple[Judged, ...]) -> str:

@@ -21,6 +21,8 @@ def render_terminal(outcome: GateOutcome, width: int = 80, colour: bool = False,
     n_shown = len(outcome.judged) if every else MAX_DIFFERENCES
     console = plain_console(width, colour)
     console.print(Text(text.one_line(outcome.headline, 600), style=_CONCLUSIONS[outcome.conclusion]))
+    if outcome.trace is not None:
+        console.print(Text(text.one_line(outcome.trace.sentence, 900), style="yellow"))
     for remark in outcome.remarks:
         console.print(Text(text.one_line(remark, 300)))
     for one in outcome.environment[:n_around]:
@@ -28,8 +30,6 @@ def render_terminal(outcome: GateOutcome, width: int = 80, colour: bool = False,
         console.print(Text(text.one_line(f"  {one.group:8} {change}", 200)), no_wrap=True, overflow="ellipsis")
     if (left := len(outcome.environment) - n_around) > 0:
         console.print(Text(f"  and {text.plural(left, 'more difference')} around them", style="dim"))
-    if outcome.trace is not None:
-        console.print(Text(text.one_line(outcome.trace.sentence, 900), style="yellow"))
     for problem in outcome.problems:
         console.print(Text(text.one_line(f"✗ {problem}", 300), style=_COLOURS["fail"]))
     console.print(_table(outcome, n_shown))

@@ -22,6 +22,7 @@ from audit.gate.terminal import render_terminal
 from audit.option_values import GATE_FORMATS as OFFERED
 from tests.gate.sarif_form import LOG, faults
 
+HEADLINE = "The gate fails, and the two runs are not of one trace: 1 regressed, 1 gone, of 3 cases: mm, relu."
 HOSTILE = "a|b <img src=x> `c` @all ::error::x%\n::set-output name=y::z \x1b[31m \ud800 ﷽"
 
 
@@ -60,7 +61,7 @@ def test_the_record_has_every_difference_with_its_level_and_waiver(failing: Gate
     assert told == [("regressed", "mm-0", "fail"), ("gone", "relu-2", "fail"), ("slower", "bmm-1", "note")]
     assert content["differences"][2]["waiver"]["expires"] == "2026-11-30"
     assert [(one["group"], one["baseline"]) for one in content["environment"]] == [("torch", "2.12.0")]
-    assert content["headline"] == "The gate fails: 1 regressed, 1 gone, of 3 cases: mm, relu."
+    assert content["headline"] == HEADLINE
 
 
 def test_junit_has_a_failure_for_what_fails_and_skips_what_is_waived(failing: GateOutcome) -> None:
@@ -145,8 +146,10 @@ def test_many_annotations_are_ten_and_a_count(build: Any) -> None:
 
 def test_markdown_names_what_differs_around_the_runs_before_the_cases(failing: GateOutcome) -> None:
     page = markdown.render(failing)
-    assert page.startswith("# ❌ The gate fails: 1 regressed, 1 gone, of 3 cases: mm, relu.")
-    assert page.index("| torch | torch | 2.12.0 | 2.13.0 |") < page.index("not of the same trace") < page.index("mm-0")
+    assert page.startswith(
+        "# ❌ The gate fails, and the two runs are not of one trace: 1 regressed, 1 gone, of 3 cases: mm, relu."
+    )
+    assert page.index("not of the same trace") < page.index("| torch | torch | 2.12.0 | 2.13.0 |") < page.index("mm-0")
     assert "waived until 2026-11-30 by Ada: known" in page
 
 
@@ -181,8 +184,9 @@ def test_nothing_from_the_program_is_markup(hostile: GateOutcome) -> None:
 
 def test_the_terminal_shows_the_headline_first_and_colours_only_where_asked(failing: GateOutcome) -> None:
     lines = render_terminal(failing, 100).splitlines()
-    assert lines[0] == "The gate fails: 1 regressed, 1 gone, of 3 cases: mm, relu."
-    assert "torch: 2.12.0 → 2.13.0" in lines[1]
+    assert lines[0] == HEADLINE
+    shown = " ".join(" ".join(lines).split())
+    assert shown.index("not of the same trace") < shown.index("torch: 2.12.0 → 2.13.0") < shown.index("[mm-0]")
     assert "\x1b[" in render_terminal(failing, 100, colour=True)
 
 

@@ -122,7 +122,7 @@ def test_a_workflow_fails_where_the_baseline_was_better(
     expected.write_text(expected.read_text().replace('"key":"relu', '"key":"gone'))
     done = shell(gitlab(checkout), folder, kept=first / "out")
     assert done.returncode == 1
-    assert "The gate fails: 1 gone" in done.stdout
+    assert "1 gone, of" in done.stdout
 
 
 @pytest.mark.evidence
