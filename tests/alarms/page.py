@@ -123,9 +123,10 @@ def upper_bound(n_alarms: int, n_different: int) -> float:
 # --- the page ----------------------------------------------------------------------------------------------------
 
 
-def page(files: Sequence[dict[str, Any]]) -> str:
-    """The whole document for one merged file of each device and source."""
-    lines = [HEAD, *_summary(files), *(line for found in files for line in _section(found))]
+def page(files: Sequence[dict[str, Any]], notes: Sequence[str] = ()) -> str:
+    """The whole document for one merged file of each device and source; ``notes`` are told below the summary."""
+    told = [line for note in notes for line in (note, "")]
+    lines = [HEAD, *_summary(files), *told, *(line for found in files for line in _section(found))]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -285,12 +286,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.alarms.page", description=__doc__)
     parser.add_argument("files", nargs="+", type=Path, help="what python -m tests.alarms wrote")
     parser.add_argument("-o", "--output", type=Path, default=DOCUMENT, help="the page (docs/false-alarms.md)")
+    parser.add_argument("--note", action="append", default=[], help="what a reader should know, below the summary")
     args = parser.parse_args()
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for path in args.files:
         found = json.loads(path.read_text())
         groups.setdefault((found["evidence"], _source(found)), []).append(found)
-    args.output.write_text(page([merged(parts) for parts in groups.values()]))
+    args.output.write_text(page([merged(parts) for parts in groups.values()], args.note))
 
 
 if __name__ == "__main__":

@@ -60,6 +60,12 @@ def test_a_row_comes_back_as_it_was_written() -> None:
     assert from_json(json.loads(json.dumps(as_json(written)))) == written
 
 
+def test_a_note_stands_below_the_summary() -> None:
+    before, after = page([file(row())], ["Measured before NUM215."]).split("Measured before NUM215.\n")
+    assert before.endswith("|\n\n")
+    assert after.startswith("\n## ")
+
+
 def test_a_case_of_two_shards_counts_once() -> None:
     assert len(merged([file(row(), row("aten::log.default")), file(row())])["rows"]) == 2
 
