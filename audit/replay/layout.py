@@ -19,8 +19,9 @@ from audit.schema import Case
 #: Where a tensor's storage begins in memory, and where its first element lies.
 Address = Callable[[torch.Tensor], tuple[int, int]]
 
-#: Arguments by which a call asks for strides, or leaves them to a documented rule.
-_ASKING = {"memory_format", "stride", "physical_layout"}
+#: Arguments, or sets of them, by which a call asks for strides, or leaves them to a documented rule. A ``stride``
+#: without a ``size`` is that of a window: a library lays a convolution out as it likes.
+_ASKING = ({"memory_format"}, {"physical_layout"}, {"size", "stride"})
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
@@ -49,7 +50,8 @@ def promised_layout(
         return "view"
     if op.has_kernel_for_dispatch_key(_COMPOSITE):
         return ""
-    if _ASKING & {argument.name for argument in op._schema.arguments}:
+    names = {argument.name for argument in op._schema.arguments}
+    if any(asking <= names for asking in _ASKING):
         return "strides"
     is_elementwise = torch.Tag.pointwise in op.tags and tensor.dim() > 1
     return "strides" if is_elementwise and tensor.stride() == _elementwise(operands, tensor) else "own"

@@ -22,6 +22,8 @@ IMAGE = torch.zeros(2, 3, 4, 4).contiguous(memory_format=torch.channels_last)
     ("op", "run", "operand", "layout"),
     [
         ("aten::transpose.int", lambda x: x.transpose(0, 1), torch.zeros(3, 4), "view"),
+        ("aten::avg_pool2d.default", lambda x: torch.nn.functional.avg_pool2d(x, 2), torch.zeros(1, 2, 4, 4), "own"),
+        ("aten::empty_strided.default", lambda x: torch.empty_strided((3, 4), (1, 3)), torch.zeros(3, 4), "strides"),
         ("aten::split.Tensor", lambda x: x.split(2)[1], torch.zeros(4, 4), "view"),
         ("aten::clone.default", lambda x: x.clone(), IMAGE, "strides"),
         ("aten::_to_copy.default", lambda x: x.double(), IMAGE, "strides"),
