@@ -179,23 +179,27 @@ def bind(case: Case, operand: Callable[[int, TensorSpec], torch.Tensor], device:
     """The call with ``operand(position, spec)`` for each tensor and torch's own objects for named constants."""
     operands: list[torch.Tensor] = []
 
-    def build(arg: Arg) -> Any:
-        if isinstance(arg, TensorSpec):
-            operands.append(_with_flags(operand(len(operands), arg), arg, case.grads is not None))
-            return operands[-1]
+    def leaf(arg: TensorSpec | Named) -> Any:
         if isinstance(arg, Named):
             return named(arg, device, seed)
-        if isinstance(arg, tuple):
-            return [build(item) for item in arg]
-        return arg
+        operands.append(_with_flags(operand(len(operands), arg), arg, case.grads is not None))
+        return operands[-1]
 
-    args = [build(arg) for arg in case.args]
-    kwargs = {name: build(arg) for name, arg in case.kwargs}
+    args = [_built(arg, leaf) for arg in case.args]
+    kwargs = {name: _built(arg, leaf) for name, arg in case.kwargs}
     n_inputs = len(operands)
-    grads = [build(grad) for grad in case.grads or ()]
+    grads = [_built(grad, leaf) for grad in case.grads or ()]
     for index in range(n_inputs, len(operands)):
         operands[index].requires_grad_(False)
     return Bound(args, kwargs, grads, operands)
+
+
+def _built(arg: Arg, leaf: Callable[[TensorSpec | Named], Any]) -> Any:
+    """No function within ``bind``: one that calls itself keeps all that it sees, here the operands, until Python next
+    looks for cycles."""
+    if isinstance(arg, (TensorSpec, Named)):
+        return leaf(arg)
+    return [_built(item, leaf) for item in arg] if isinstance(arg, tuple) else arg
 
 
 def _with_flags(tensor: torch.Tensor, spec: TensorSpec, under_autograd: bool) -> torch.Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -252,3 +254,23 @@ def test_a_damaged_value_file_is_one_sentence(tmp_path):
     (tmp_path / "values.safetensors").write_bytes(b"hello")
     with pytest.raises(UsageError, match=r"cannot be read: .* \[unreadable-values\]$"):
         ValueFile(tmp_path / "values.safetensors")
+
+
+def test_operands_go_when_the_call_does(build):
+    """Not when Python next looks for cycles, or the memory of some cases would pile up."""
+    case = build.case("aten::cat.default", (build.tensor((4,)), build.tensor((3,), storage=1)))
+    held = []
+
+    def operand(position, spec):
+        tensor = torch.zeros(spec.sizes)
+        held.append(weakref.ref(tensor))
+        return tensor
+
+    gc.disable()
+    try:
+        call = bind(case, operand, CPU, 0)
+        assert [reference() is not None for reference in held] == [True, True]
+        del call
+        assert [reference() for reference in held] == [None, None]
+    finally:
+        gc.enable()
