@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from audit.report import device_time, text
 from audit.report.answers import Answer, Point, answered
+from audit.report.lost_time import not_in_step
 from audit.report.rows import safe_name
 from audit.rules.lost_time import Step, step_of
 from audit.schema import IMPORTED, DeviceTimes
@@ -11,8 +12,6 @@ from audit.verdicts import Judgement, SideBySide, SideRow
 
 ASK = "What does a step cost?"
 EVIDENCE = ("beside", "limits", "roofline", "time-by-module", "time", "libraries")
-#: What is left of a difference of sums is no time.
-LEAST_US = 0.01
 #: A step's time without an owner is told with the answer from this share of the others on.
 NOTEWORTHY = 0.1
 #: Of what costs more here, and of what costs less.
@@ -104,17 +103,10 @@ def _of_step(judgement: Judgement, step: Step) -> str:
     n_timed = len(judgement.verdicts) - step.n_untimed
     several = f" (of {step.n_steps}, on average)" if step.n_steps > 1 else ""
     lost = f"; at the device's limits it would take {text.time_text(step.us - step.lost_us)}" if step.lost_us else ""
-    views_us = sum(v.total_us or 0.0 for v in judgement.verdicts) / step.n_steps - step.us - step.bus_us
-    beside = (
-        (step.bus_us, "copies between host and device"),
-        (views_us if views_us > LEAST_US else 0.0, "views, which run nothing there"),
-        (step.no_case_us, "what no case stands for"),
-    )
-    left_out = [f"{text.time_text(us)} of {what}" for us, what in beside if us > 0]
+    left_out = not_in_step(judgement, step)
     return (
         f"A step{several} takes {text.time_text(step.us)} of device time, over {n_timed:,} timed of "
-        f"{text.plural(len(judgement.verdicts), 'case')}{lost}."
-        + (f" Not in it: {', '.join(left_out)}." if left_out else "")
+        f"{text.plural(len(judgement.verdicts), 'case')}{lost}." + (f" Not in it: {left_out}." if left_out else "")
     )
 
 

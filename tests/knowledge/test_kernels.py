@@ -92,6 +92,7 @@ def test_libraries_are_those_that_a_person_gave_the_kernels_of_real_traces(trace
         ("void generate_seed_pseudo<rng_config<curandStateXORWOW>>(unsigned long long)", "cuRAND"),
         ("void cusparse::csrmv_v3_kernel<float>(int)", "cuSPARSE"),
         ("void getrf_wo_pivot<float, float>(int)", "cuSOLVER"),
+        ("void larft_T_64_batch<float>(int, float*, int, long, float const*, long)", "cuSOLVER"),
         ("void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel<at_cuda_detail::Policy>()", "CUB"),
         ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "RCCL/NCCL"),
         ("naive_conv_ab_nonpacked_fwd_nchw_ushort_double_ushort.kd", "MIOpen"),

@@ -59,7 +59,7 @@ def test_the_sentences_say_what_is_not_in_the_step() -> None:
     assert limits.sentences[:2] == (
         "A step (of 2, on average) takes 1.50 ms of device time, not counting 1 of 2 cases that were not timed. With "
         "every call at its limit it would gain 126 µs (8.4 %).",
-        "Not in it: 300 µs of what is no case.",
+        "Not in it: 300 µs of what no case stands for.",
     )
 
 
