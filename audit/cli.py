@@ -22,6 +22,7 @@ from audit.errors import AuditError, UnfinishedError, UsageError
 from audit.gate_command import add_gate
 from audit.report_command import add_report
 from audit.run_command import add_run
+from audit.shell_completion import add_completion
 from audit.terminal import give_up_streams, prepare_streams
 from audit.trace_command import add_trace
 from audit.trace_verbs import add_verbs, joined
@@ -180,6 +181,7 @@ def _parser() -> tuple[argparse.ArgumentParser, tuple[str, ...]]:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"rocm-audit {audit.__version__}")
+    add_completion(parser)
     commands = parser.add_subparsers(metavar="COMMAND", parser_class=_Parser)
     for add in COMMANDS:
         add(commands)

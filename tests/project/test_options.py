@@ -20,6 +20,7 @@ OF_OTHERS = {
     "--rocm-audit-device": "pytest, by our plugin",
     "--help": "all",
     "--version": "rocm-audit itself",
+    "--print-completion": "rocm-audit itself",
     "--attempt": "a repro script",
     "--timeout": "a repro script",
 }
