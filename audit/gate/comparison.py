@@ -130,6 +130,8 @@ def _of_time(before: CaseState, after: CaseState, policy: Policy) -> Iterator[Di
         if before.is_timed_once or after.is_timed_once:
             is_steady, told = False, "; timed once, so that its spread is not known"
         yield _difference("slower" if is_steady else "flaky", before, after, f"takes {_times(before, after)}{told}")
+    elif _is_slower(before.device_us, after.device_us, 0.0, policy):
+        yield _difference("flaky", before, after, f"takes {_times(before, after)}; within both spreads")
     elif _is_slower(after.device_us, before.device_us, spread_us, policy):
         yield _difference("faster", before, after, f"takes {_times(before, after)}")
 

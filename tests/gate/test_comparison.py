@@ -41,7 +41,9 @@ def test_a_case_that_is_gone_fails_and_a_new_one_is_told(build: Any) -> None:
     [
         (130.0, 4.0, [("slower", "fail")]),
         (124.0, 4.0, []),  # under the ratio of 1.25
-        (130.0, 40.0, []),  # within both spreads
+        (124.0, 40.0, []),
+        (130.0, 40.0, [("flaky", "warn")]),  # within both spreads
+        (300.0, 1e308, [("flaky", "warn")]),  # a spread that nobody measured hides nothing
         (70.0, 4.0, [("faster", "note")]),
     ],
 )
