@@ -13,6 +13,7 @@
     const here = all.indexOf(document.activeElement.closest?.(".case"));
     const next = here < 0 ? (by > 0 ? 0 : all.length - 1) : (here + by + all.length) % all.length;
     location.hash = all[next].id;
+    dispatchEvent(new Event("hashchange")); // now and not a moment later: the next key goes on from here
   }
   const typing = (target) => target.matches?.("input:not([type=checkbox]), select, textarea, [contenteditable]");
   addEventListener("keydown", (event) => {
