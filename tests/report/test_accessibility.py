@@ -100,6 +100,20 @@ def test_keys_search_and_go_from_finding_to_finding(browser: Browser, pages: dic
     assert browser.find_element("name", "q").get_attribute("value") == "n/p"
 
 
+#: Keys as fast as they can come, without a moment between them; the finding that they lead to.
+PRESSED = """
+const press = (key) => document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+[...arguments[0]].forEach(press);
+const findings = [...document.querySelectorAll("#ops .case")].filter((item) => item.dataset.status !== "supported");
+return findings.findIndex((item) => `#${item.id}` === location.hash);
+"""
+
+
+def test_keys_that_follow_at_once_go_on_from_each_other(browser: Browser, pages: dict[str, str]) -> None:
+    visit(browser, pages["real"])
+    assert browser.execute_script(PRESSED, "nnnp") == 1
+
+
 def test_single_keys_can_be_turned_off_and_stay_off(browser: Browser, pages: dict[str, str]) -> None:
     visit(browser, pages["real"])
     browser.execute_script("document.getElementById('keys-on').click()")
