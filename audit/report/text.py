@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import unicodedata
 
-#: Bidirectional overrides and isolates: they reorder what a reader sees (CVE-2021-42574).
-_BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+#: Control, surrogate, private and unassigned characters, ends of lines, and format characters: those have no width, so
+#: that two names look like one, or reorder what a reader sees (CVE-2021-42574).
+_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 _ASCII = str.maketrans({"µ": "u", "×": "x", "÷": "/", "−": "-", "…": "...", "·": "-"})
 
 
@@ -19,7 +20,7 @@ def printable(text: str) -> str:
 def _shown(c: str) -> str:
     if c in "\n\t":
         return c
-    if c in _BIDI or unicodedata.category(c) in ("Cc", "Cs", "Co", "Cn", "Zl", "Zp"):
+    if unicodedata.category(c) in _HIDDEN:
         return c.encode("unicode_escape", "surrogatepass").decode("ascii")
     return c
 

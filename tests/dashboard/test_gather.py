@@ -142,7 +142,14 @@ def test_a_folder_without_end_is_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a\u202egnp.exe", "<script>alert(1)</script>", "new\nline", b"\xff\xfe".decode("utf-8", "surrogateescape")]
+    "name",
+    [
+        "a\u202egnp.exe",
+        "<script>alert(1)</script>",
+        "new\nline",
+        "run\u200b\ufeff",
+        b"\xff\xfe".decode("utf-8", "surrogateescape"),
+    ],
 )
 def test_a_label_of_any_name_can_be_printed_and_stored(tmp_path: Path, name: str) -> None:
     put(tmp_path / "x" / name.replace("/", "_") / "run.jsonl")

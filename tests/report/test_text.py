@@ -18,6 +18,8 @@ from audit.report import text
         ("lone \ud800", "lone \\ud800"),
         ("bell\x07\r\n", "bell\\x07\\r\n"),
         ("c1 \x9b31m", "c1 \\x9b31m"),
+        ("m\u200bm \ufeff\u00ad", "m\\u200bm \\ufeff\\xad"),
+        ("tag \U000e0041", "tag \\U000e0041"),
     ],
 )
 def test_control_and_bidirectional_characters_are_shown_not_obeyed(raw: str, shown: str) -> None:
