@@ -16,7 +16,8 @@ _UNNUMBERED = (1 << 64) - 1
 #: it is done, so that the engine's own accumulation behind it is not taken for the composite's work.
 _MAX_WATCHED_NODES = 64
 
-GradSampler = Callable[[int, torch.Tensor], None]
+#: Of a gradient: the number of its output, how it is folded, itself.
+GradSampler = Callable[[int, Any, torch.Tensor], None]
 
 
 class CompositeCall:
@@ -101,7 +102,7 @@ def _grad_hook(
                 return
             call.grads[number] = fold(bare)
             if sample is not None:
-                sample(number, bare)
+                sample(number, call.grads[number], bare)
 
     return arrived
 

@@ -39,7 +39,7 @@ class Record:
     sources: Counter[str] = field(default_factory=Counter)
     inside: Counter[str] = field(default_factory=Counter)
     kept: KeptCall = field(default_factory=KeptCall)
-    kept_grads: dict[int, KeptCall] = field(default_factory=dict)
+    kept_grads: dict[tuple[int, Folded], KeptCall] = field(default_factory=dict)  # each form of a gradient apart
     with_backward: list[CompositeCall] = field(default_factory=list)
 
 
@@ -79,7 +79,7 @@ def _case(
                 specs.append(None)
                 continue
             specs.append(dataclasses.replace(spec, storage=position))
-            kept = record.kept_grads.get(output, KeptCall())
+            kept = record.kept_grads.get((output, folded), KeptCall())
             if 0 in kept.values:
                 values[position] = kept.values[0]
             if 0 in kept.spans:

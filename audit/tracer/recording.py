@@ -330,11 +330,11 @@ class Recording(TorchDispatchMode):
             return None
         values = self.values
 
-        def sample(output: int, grad: torch.Tensor) -> None:
+        def sample(output: int, folded: Folded, grad: torch.Tensor) -> None:
             if _is_capturing():
                 return
             with self.ledger.lock, self._looking():
-                values.sample({0: grad}, record.kept_grads.setdefault(output, KeptCall()))
+                values.sample({0: grad}, record.kept_grads.setdefault((output, folded), KeptCall()))
 
         return sample
 

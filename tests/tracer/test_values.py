@@ -143,3 +143,18 @@ def test_a_subclass_of_tensor_is_kept_as_its_elements_and_not_asked_for_the_look
     _, kept = capture(tmp_path, lambda: torch.sin(x))
     assert kept["aten::sin.default/0"].tolist() == [1.0, 1.0, 1.0]
     assert seen == [torch.sin]
+
+
+def test_gradients_of_two_forms_keep_values_of_their_own(tmp_path: Path) -> None:
+    """One call of a signature gets an expanded gradient, the next one a dense one: two cases, and two spans."""
+    recorder = Recorder(ValueRecorder())
+    recorder.start()
+    norm = torch.nn.LayerNorm(8)
+    norm(norm(torch.randn(3, 8))).sum().backward()
+    recorder.stop()
+    trace, spans = recorder.build(Source("script", "test"), {})
+    gradients = {}
+    for case in trace.cases:
+        if case.op == "aten::layer_norm.default" and case.grads is not None and case.grads[0] is not None:
+            gradients[case.grads[0].strides] = spans[f"{case.key}/3"].n_bytes  # behind input, weight and bias
+    assert gradients == {(0, 0): 4, (8, 1): 4 * 24}
