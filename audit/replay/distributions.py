@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import torch
 
 from audit.comparison import ChanceTest, Distribution
+from audit.replay.attention_dropout import attention_dropout
 from audit.replay.chances import (
     LEAST,
     MOST,
@@ -299,6 +300,9 @@ _TESTS: dict[str, _Test] = {
     "geometric": geometric,
     "binomial": binomial,
     "_standard_gamma": gamma,
+    "scaled_dot_product_attention": attention_dropout,
+    "_scaled_dot_product_flash_attention": attention_dropout,
+    "_scaled_dot_product_efficient_attention": attention_dropout,
     "multinomial": _multinomial,
 }
 
