@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
+from tests.sensitivity import convolutions
 from tests.sensitivity.__main__ import N_TRIALS, N_WHOLE, PART, WHOLE
 from tests.sensitivity.products import Trial
 from tests.sensitivity.trials import Found, costs, judged
@@ -18,6 +20,21 @@ def test_every_fault_of_a_small_product_is_found_and_a_healthy_one_passes():
     found = list(judged(1, (512, 1024, 896), sweep=False))
     assert len(found) == 9
     assert unexpected(found) == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_every_fault_of_a_convolution_by_winograd_is_found_and_a_healthy_one_passes(dtype):
+    found = list(convolutions.judged(1, dtype, sweep=False))
+    assert len(found) == 6
+    assert unexpected(found) == []
+
+
+@pytest.mark.evidence
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("seed", range(100, 100 + N_TRIALS))
+def test_every_fault_of_a_convolution_is_found(seed, dtype):
+    assert unexpected(list(convolutions.judged(seed, dtype, sweep=False))) == []
 
 
 @pytest.mark.evidence
