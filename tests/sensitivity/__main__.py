@@ -85,7 +85,7 @@ def _times() -> list[str]:
     """Of the whole product, against its full reference in double precision."""
     clock, cpu = costs(Trial.make(5, *WHOLE), 5)
     return [
-        f"On {torch.get_num_threads()} of the machine's threads the reference in parts took {clock.prepare:.2f} s with its noise, the "
+        f"With {torch.get_num_threads()} threads the reference in parts took {clock.prepare:.2f} s with its noise, the "
         f"comparison of all elements {clock.compare:.2f} s; the full product in double precision alone "
         f"{clock.full:.1f} s: {100 * clock.share:.1f} %, and {100 * cpu.share:.1f} % of its CPU time."
     ]
