@@ -42,6 +42,13 @@ def test_other_strides_stay_a_note(build, layout):
     assert build.codes(build.measurement(comparison)) == [("NUM206", "supported")]
 
 
+@pytest.mark.parametrize("actual", [("", 0), ("other", 0)])
+def test_an_operand_that_the_cpu_hands_on_is_no_promise(build, actual):
+    given, had = _in(build, "self"), _in(build, *actual)
+    comparison = build.comparison("exact", expected=given, actual=had, layout="own")
+    assert build.codes(build.measurement(comparison)) == []
+
+
 def test_where_nothing_is_promised_memory_is_not_asked(build):
     comparison = build.comparison(actual=_in(build, "self"))
     assert build.codes(build.measurement(comparison)) == []
