@@ -23,7 +23,7 @@ from audit.report.legend import READING_ORDER
 from audit.schema import Status
 
 #: Another form of the tables is another file.
-_FORM = "2"
+_FORM = "3"
 #: Pages of the data base in memory, in KiB.
 _CACHE_KIB = 65_536
 #: Numbers of texts and signatures that are kept in memory while runs are added.
@@ -31,6 +31,7 @@ _MAX_KEPT = 50_000
 #: Written as numbers, in the order of reading: worst first.
 STATUS_NUMBERS: Mapping[Status, int] = {status: number for number, status in enumerate(READING_ORDER)}
 
+# What is long stands last in its row: a column behind it is read through all of it, for each of a million cases.
 _TABLES = """
 CREATE TABLE fact(name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE stack(
@@ -39,12 +40,12 @@ CREATE TABLE stack(
     torch TEXT NOT NULL, place INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE model(id INTEGER PRIMARY KEY, slug TEXT NOT NULL UNIQUE, name TEXT NOT NULL, kind TEXT NOT NULL);
 CREATE TABLE run(
-    id INTEGER PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE, origin TEXT NOT NULL, model INTEGER NOT NULL,
-    stack INTEGER NOT NULL, created TEXT NOT NULL, audit_version TEXT NOT NULL, opset TEXT NOT NULL,
-    is_complete INTEGER NOT NULL, headline TEXT NOT NULL, tally TEXT NOT NULL, digest TEXT NOT NULL,
-    summary BLOB NOT NULL,
-    slug TEXT NOT NULL DEFAULT '', label TEXT NOT NULL DEFAULT '', copies TEXT NOT NULL DEFAULT '[]',
-    date TEXT NOT NULL DEFAULT '', clock TEXT NOT NULL DEFAULT 'ok', place INTEGER NOT NULL DEFAULT 0);
+    id INTEGER PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE, model INTEGER NOT NULL, stack INTEGER NOT NULL,
+    place INTEGER NOT NULL DEFAULT 0, slug TEXT NOT NULL DEFAULT '', date TEXT NOT NULL DEFAULT '',
+    clock TEXT NOT NULL DEFAULT 'ok', is_complete INTEGER NOT NULL, created TEXT NOT NULL, opset TEXT NOT NULL,
+    origin TEXT NOT NULL, audit_version TEXT NOT NULL, tally TEXT NOT NULL, label TEXT NOT NULL DEFAULT '',
+    copies TEXT NOT NULL DEFAULT '[]', headline TEXT NOT NULL, digest TEXT NOT NULL, summary BLOB NOT NULL);
+CREATE INDEX run_called ON run(slug);
 CREATE TABLE op(
     id INTEGER PRIMARY KEY, op TEXT NOT NULL UNIQUE, slug TEXT NOT NULL UNIQUE, op_class TEXT NOT NULL,
     n_runs INTEGER NOT NULL DEFAULT 0);
