@@ -25,6 +25,8 @@ TILE = 16
 _RUN = 64
 #: Elements looked at in one go.
 _BLOCK = 1 << 20
+#: Of more elements the parts are not told: three numbers in double precision for each take too much memory.
+_MOST = 1 << 25
 #: A quiet part may be as noisy as so much of the variance that an element has on average: intermediate results do not
 #: grow small with it where terms cancel.
 _QUIET = {"one operation": 0.0, "once": 0.0, "elementwise": 0.25, "mostly once": 1.0, "": 1.0}
@@ -59,7 +61,7 @@ def roundings(
 ) -> Roundings:  # fmt: skip
     """Of one output; all tensors flat, ``spread`` as ``audit.replay.rounding_kinds`` gives it."""
     misrounded = int((actual != wide.to(actual.dtype)).sum()) / max(actual.numel(), 1)
-    if actual.numel() < LEAST_ELEMENTS or not _stands_out(actual, wide, spread):
+    if not LEAST_ELEMENTS <= actual.numel() <= _MOST or not _stands_out(actual, wide, spread):
         return Roundings(misrounded_fraction=misrounded)
     squares = [_error(actual, wide).square(), _error(same, wide).square(), _unit(wide, actual.dtype, spread)]
     quiet = float(squares[2].mean()) * _QUIET[kind]
