@@ -223,7 +223,6 @@ FAULTS = (
         lambda: _conv(normal(1, 16, 9, 9, dtype=torch.bfloat16), normal(16, 4, 3, 3, dtype=torch.bfloat16), groups=4),
         lambda: _conv(normal(1, 16, 9, 9, dtype=torch.bfloat16), normal(16, 8, 3, 3, dtype=torch.bfloat16), groups=2),
         "two groups",
-        missed="1 % of a bf16 number is a step and a half: no element is beyond what Winograd tiles may cost",
     ),
     Fault(
         "dilation-off-by-one", "max_pool2d with dilation 2 takes 1", ("aten::max_pool2d_with_indices.default",),

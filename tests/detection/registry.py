@@ -6,8 +6,12 @@ from tests.detection import (
     invented_elementwise,
     invented_factors,
     invented_indexing,
+    invented_memory,
+    invented_networks,
+    invented_parts,
     invented_random,
     invented_reductions,
+    invented_values,
     reported_failures,
     reported_sizes,
     reported_strides,
@@ -28,6 +32,10 @@ INVENTED: tuple[Fault, ...] = (
     *invented_indexing.FAULTS,
     *invented_random.FAULTS,
     *invented_factors.FAULTS,
+    *invented_values.FAULTS,
+    *invented_memory.FAULTS,
+    *invented_parts.FAULTS,
+    *invented_networks.FAULTS,
 )
 
 BY_NAME = {fault.name: fault for fault in (*REPORTED, *INVENTED)}

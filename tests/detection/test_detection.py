@@ -12,8 +12,10 @@ from tests.detection.audited import audited, audited_at_once
 from tests.detection.registry import BY_NAME, INVENTED, REPORTED, UNSEEN
 from tests.detection.table import DOCUMENT, report_of
 
-#: One of each kind: a stride, a size, a dtype, a phase, an error, a path, random numbers, free signs, a false alarm.
-FAST = ("A15", "A05", "A23b", "A09", "B03", "E05", "dropout-unscaled", "qr-signs", "A06")
+#: One of each kind: a stride, a size, a dtype, a phase, an error, a path, random numbers, free signs, a false alarm, a
+#: part, a view, a write beside one.
+FAST = ("A15", "A05", "A23b", "A09", "B03", "E05", "dropout-unscaled", "qr-signs", "A06", "tile-of-a-product",
+        "view-is-a-copy", "writes-the-gaps")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,9 @@ def test_one_fault_of_each_kind_is_found_and_its_twin_is_not(simulated_device: N
         "dropout-unscaled": ("divergent", "supported"),
         "qr-signs": ("supported", "supported"),
         "A06": ("supported", "supported"),
+        "tile-of-a-product": ("divergent", "supported"),
+        "view-is-a-copy": ("divergent", "supported"),
+        "writes-the-gaps": ("divergent", "supported"),
     }
 
 
