@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from audit.codec import decode, encode
-from audit.comparison import ChanceTest, Comparison, Distribution, Explanation, Sketch, SketchScale, TensorFact
+from audit.comparison import (
+    ChanceTest,
+    CoarsePart,
+    Comparison,
+    Distribution,
+    Explanation,
+    Sketch,
+    SketchScale,
+    TensorFact,
+)
 from audit.places import IndexRun, IndexSet, Places
 from audit.rules.codes import CODES
 from audit.rules.judge import judge
@@ -176,7 +185,7 @@ def test_the_strategy_makes_what_a_run_file_can_hold(measurement):
 def test_the_strategy_covers_every_class_inside_a_measurement():
     """A field of a new class would otherwise be left at nothing."""
     inside = {Outcome, Comparison, Path, Timing, TensorFact, Kernel, Copy, Sketch, SketchScale}
-    inside |= {Explanation, Places, IndexSet, IndexRun, ChanceTest, Distribution}
+    inside |= {Explanation, Places, IndexSet, IndexRun, ChanceTest, Distribution, CoarsePart}
     seen: set[type] = set()
 
     def walk(cls: type) -> None:
