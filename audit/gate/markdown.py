@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from audit.gate.outcome import GateOutcome, Judged
 from audit.report import text
-from audit.report.markdown import code_span, escaped, table
+from audit.report.markdown import MAX_BYTES, code_span, escaped, fitting, table
 from audit.schema import DEVICE_STATUSES
 
-#: Of a comment on GitHub, whose limit is in characters, and which a job summary keeps far below. A character that is
-#: escaped has five, so rows are counted as they are written.
-MAX_BYTES = 65_536
 MAX_DIFFERENCES = 60
 MAX_ENVIRONMENT = 30
 _PROBLEM_BYTES, _ENVIRONMENT_BYTES = 8_000, 12_000
@@ -36,19 +31,8 @@ def render(outcome: GateOutcome) -> str:
     return "\n\n".join(part for part in (*first, _differences(outcome, room), last) if part) + "\n"
 
 
-def _fitting(rows: Iterable[list[str]], room: int) -> list[list[str]]:
-    """The first rows that have so many bytes together, as a table writes them."""
-    kept = []
-    for row in rows:
-        room -= len(" | ".join(row).encode()) + len("|  |\n")
-        if room < 0:
-            break
-        kept.append(row)
-    return kept
-
-
 def _problems(outcome: GateOutcome) -> str:
-    lines = _fitting(([f"- ❌ {escaped(problem, 300)}"] for problem in outcome.problems), _PROBLEM_BYTES)
+    lines = fitting(([f"- ❌ {escaped(problem, 300)}"] for problem in outcome.problems), _PROBLEM_BYTES)
     left = len(outcome.problems) - len(lines)
     more = [f"- ❌ and {left} more"] if left else []
     return "\n".join([*(line for [line] in lines), *more])
@@ -73,7 +57,7 @@ def _environment(outcome: GateOutcome) -> str:
         [one.group, escaped(one.name, 60), escaped(one.baseline or "–", 120), escaped(one.candidate or "–", 120)]
         for one in outcome.environment[:MAX_ENVIRONMENT]
     ]
-    rows = _fitting(rows, _ENVIRONMENT_BYTES)
+    rows = fitting(rows, _ENVIRONMENT_BYTES)
     left = len(outcome.environment) - len(rows)
     more = f"\n\nand {text.plural(left, 'more difference')}, in gate.json" if left > 0 else ""
     return "## What differs around them\n\n" + table(["Ask about", "What", "Baseline", "Candidate"], rows) + more
@@ -82,7 +66,7 @@ def _environment(outcome: GateOutcome) -> str:
 def _differences(outcome: GateOutcome, room: int) -> str:
     if not outcome.judged:
         return f"All {text.plural(outcome.n_same, 'case')} are as they were."
-    rows = _fitting((_row(item) for item in outcome.judged[:MAX_DIFFERENCES]), room)
+    rows = fitting((_row(item) for item in outcome.judged[:MAX_DIFFERENCES]), room)
     left = len(outcome.judged) - len(rows)
     more = f"; {text.plural(left, 'more difference')} in gate.json" if left > 0 else ""
     same = f"\n\n{text.plural(outcome.n_same, 'case')} as before{more}."

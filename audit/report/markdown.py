@@ -14,8 +14,14 @@ from audit.report.story import story
 from audit.rules.not_audited import shown_reason
 from audit.verdicts import Coverage, Judgement
 
-#: Findings listed; the rest is counted. 100 rows of at most 400 characters stay below the 65,536 of a GitHub comment.
+#: Of a comment on GitHub, whose limit is in characters, and which a job summary keeps far below. A character that is
+#: escaped has five, so rows are counted as they are written.
+MAX_BYTES = 65_536
+#: Findings listed; the rest is counted.
 MAX_FINDINGS = 100
+_NOT_AUDITED_BYTES = 12_000
+#: For the sentences that count what was left out.
+_SPARE_BYTES = 500
 #: Of what another device does faster, and of what it does slower.
 MAX_SIDE_ROWS = 10
 _PUNCTUATION = re.compile(r"([\\`*_{}\[\]#|>~$])")
@@ -26,7 +32,7 @@ def render(judgement: Judgement) -> str:
     header = judgement.run.header
     evidence = evidence_text(header)
     rows = case_rows(judgement)
-    parts = [
+    first = [
         f"# {escaped(judgement.headline, 800)}",
         f"> **{escaped(evidence.title)}.** {escaped(evidence.explanation, 400)}",
         f"{code_span(header.source.name)} on {escaped(header.device.name)} ({escaped(header.device.arch)}), "
@@ -37,10 +43,19 @@ def render(judgement: Judgement) -> str:
         *_beside(judgement),
         *_libraries(judgement),
         *_limits(judgement),
-        *_findings([row for row in rows if row.status != "supported"]),
-        *_not_audited(judgement),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    last = _not_audited(judgement)
+    room = MAX_BYTES - _SPARE_BYTES - len("\n\n".join([*first, *last]).encode())
+    findings = _findings([row for row in rows if row.status != "supported"], room)
+    return _bounded("\n\n".join(part for part in (*first, *findings, *last) if part) + "\n")
+
+
+def _bounded(page: str) -> str:
+    """The page, or its whole paragraphs that fit, of a run whose every name is made of what must be escaped."""
+    if len(page.encode()) <= MAX_BYTES:
+        return page
+    kept, _, _ = page.encode()[: MAX_BYTES - _SPARE_BYTES].decode(errors="ignore").rpartition("\n\n")
+    return f"{kept}\n\nThe rest does not fit: it is in report.html.\n"
 
 
 def escaped(value: str, limit: int = 200) -> str:
@@ -63,6 +78,17 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     marks = ["---:" if cell.endswith(":") else "---" for cell in cells]
     lines = [[cell.rstrip(":") for cell in cells], marks, *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def fitting(rows: Iterable[list[str]], room: int) -> list[list[str]]:
+    """The first rows that have so many bytes together, as a table writes them."""
+    kept = []
+    for row in rows:
+        room -= len(" | ".join(row).encode()) + len("|  |\n")
+        if room < 0:
+            break
+        kept.append(row)
+    return kept
 
 
 def _story(judgement: Judgement) -> str:
@@ -114,10 +140,10 @@ def _cell(coverage: Coverage, status: str, with_share: bool) -> str:
     return f"{shown} ({text.share_text(amount, coverage.total)})" if with_share and amount else shown
 
 
-def _findings(rows: list[CaseRow]) -> list[str]:
+def _findings(rows: list[CaseRow], room: int) -> list[str]:
     if not rows:
         return []
-    body = [
+    lines = (
         [
             f"{STATUS_TEXTS[row.status].mark} {STATUS_TEXTS[row.status].label}",
             code_span(text.short_op(row.verdict.op), 80),
@@ -127,8 +153,9 @@ def _findings(rows: list[CaseRow]) -> list[str]:
             + (f"; {escaped(row.remedy, 100)}" if row.remedy else ""),
         ]
         for row in rows[:MAX_FINDINGS]
-    ]
-    more = f"\n\nand {len(rows) - MAX_FINDINGS} more, in report.html" if len(rows) > MAX_FINDINGS else ""
+    )
+    body = fitting(lines, room)
+    more = f"\n\nand {len(rows) - len(body):,} more, in report.html" if len(rows) > len(body) else ""
     return ["## Findings\n\n" + table(["Status", "Op", "Arguments", "Calls:", "Finding"], body) + more]
 
 
@@ -185,8 +212,10 @@ def _not_audited(judgement: Judgement) -> list[str]:
     skipped = judgement.run.header.not_audited
     if not skipped:
         return []
-    body = [
+    lines = (
         [escaped(n.what), escaped(shown_reason(n)), text.count_text(n.n_calls or n.n_seen)]
         for n in skipped[:MAX_FINDINGS]
-    ]
-    return ["## Not audited\n\n" + table(["What", "Why", "Times:"], body)]
+    )
+    body = fitting(lines, _NOT_AUDITED_BYTES)
+    more = f"\n\nand {len(skipped) - len(body):,} more, in report.html" if len(skipped) > len(body) else ""
+    return ["## Not audited\n\n" + table(["What", "Why", "Times:"], body) + more]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import re
 from collections.abc import Callable
@@ -10,7 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from audit.report import junit, markdown, spreadsheet
-from audit.verdicts import Judgement
+from audit.schema import NotAudited
+from audit.verdicts import Finding, Judgement
 
 junitparser = pytest.importorskip("junitparser", reason="the JUnit reporter writes through it")
 
@@ -81,6 +83,31 @@ def test_markdown_of_a_large_run_fits_a_github_comment(make_judgement: Callable[
     page = markdown.render(make_judgement(2000))
     assert len(page) < 65_536
     assert re.search(r"and \d+ more, in report.html", page)
+
+
+def test_markdown_fits_a_comment_whatever_has_to_be_escaped(make_judgement: Callable[..., Judgement]) -> None:
+    bad = "<@*|" * 500
+    judgement = make_judgement(600)
+    verdicts = tuple(
+        dataclasses.replace(one, op=f"aten::{bad}", findings=tuple(_with(finding, bad) for finding in one.findings))
+        for one in judgement.verdicts
+    )
+    skipped = tuple(NotAudited(f"{bad}{number}", bad) for number in range(300))
+    header = dataclasses.replace(judgement.run.header, not_audited=skipped)
+    run = dataclasses.replace(judgement.run, header=header)
+    page = markdown.render(dataclasses.replace(judgement, verdicts=verdicts, run=run, headline=bad))
+    assert 50_000 < len(page.encode()) <= markdown.MAX_BYTES
+    assert len(re.findall(r"and \d+ more, in report.html", page)) == 2
+
+
+def _with(finding: Finding, message: str) -> Finding:
+    return dataclasses.replace(finding, message=message)
+
+
+def test_a_page_that_is_too_long_all_the_same_is_cut_between_paragraphs() -> None:
+    page = markdown._bounded("\n\n".join(["é" * 900] * 60))
+    assert len(page.encode()) <= markdown.MAX_BYTES
+    assert page.endswith("é" * 900 + "\n\nThe rest does not fit: it is in report.html.\n")
 
 
 def test_markdown_from_hostile_names_holds_no_markup(hostile_judgement: Judgement) -> None:
