@@ -65,7 +65,7 @@ def code_of(page: Path) -> str:
 
 def audit_commands(page: Path) -> list[list[str]]:
     """Every ``rocm-audit ...`` of a page, without its comment and what is optional, as words."""
-    spans = [re.split(r"  +| #", line)[0] for line in code_of(page).splitlines()]
+    spans = [re.split(r"  +| #| \|\| ", line)[0] for line in code_of(page).splitlines()]
     commands = [re.sub(r"\[[^\]]*\]", "", span) for span in spans if re.match(r"rocm-audit \S", span)]
     # Those that print and end as soon as they are parsed have tests of their own.
     return [shlex.split(command)[1:] for command in commands if not re.search("--help|--print-completion", command)]
