@@ -21,7 +21,7 @@ from tests.sensitivity.trials import Found, costs, judged
 
 WHOLE = (8192, 4096, 14336)
 PART = (1024, 4096, 1792)
-N_TRIALS, N_WHOLE = 100, 3
+N_TRIALS, N_WHOLE = 100, 16
 _IMAGE = "3x3 convolution of [2, 64, 28, 28] to 64 channels"
 CONVOLUTIONS = {
     torch.float32: f"{_IMAGE} in float32, by Winograd's F(2, 3), F(4, 3) or F(6, 3)",
