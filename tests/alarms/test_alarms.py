@@ -111,9 +111,9 @@ def test_alarms_that_are_mended_are_told_apart_from_true_ones() -> None:
     sigmoid = row("aten::hardsigmoid.default", dtype="float64", status="divergent", said=WRONG)
     assert n_mended([window, sigmoid]) == 1
     told = "Of the 2 alarms in the samples of torch's op tests on the simulated device 1 were defects of the audit"
-    assert f"{told}, mended since and not run again; 1 are true differences: 500.00 in 1,000." in page(
-        [file(window, sigmoid)]
-    )
+    text = page([file(window, sigmoid)])
+    assert f"{told}, mended since and not run again; 1 are true differences." in text
+    assert "Without the mended ones it would be 500.00 in 1,000, which no run has shown yet." in text
 
 
 def test_samples_and_programs_of_one_device_are_counted_apart() -> None:
