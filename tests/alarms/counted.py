@@ -12,7 +12,7 @@ from audit.knowledge.op_classes import class_of
 from audit.rules.judge import judge
 from audit.run_records import Run
 from audit.schema import Case, Measurement
-from audit.verdicts import Verdict
+from audit.verdicts import Finding, Verdict
 from tests.alarms.recorded import dtype_of
 
 #: (code, status, message, name of the output or "", title of the known behaviour that explains it or "")
@@ -23,8 +23,8 @@ Said = tuple[str, str, str, str, str]
 class Row:
     """One case. ``n_outputs`` were compared by value; ``n_identical`` of these have every element of the reference.
 
-    ``said`` are its findings but for notes and those of time: jobs side by side share one device. ``where`` is a
-    case's signature where something was said.
+    ``said`` are its findings but for those of time, since jobs side by side share one device, and for notes that no
+    known behaviour explains. ``where`` is a case's signature where something was said.
     """
 
     key: str
@@ -46,12 +46,12 @@ class Row:
 
     @property
     def n_alarmed(self) -> int:
-        """Outputs whose numbers were found wrong, and no known behaviour explains it."""
-        return len({output for *_, output, known in self.alarms if not known})
+        """Outputs whose numbers were found wrong; one that a known behaviour explains counts as supported."""
+        return len({output for _, status, _, output, _ in self.alarms if status != "supported"})
 
     @property
     def n_known(self) -> int:
-        """Outputs whose numbers were found wrong, as a known behaviour explains."""
+        """Outputs whose numbers are off, as a known behaviour explains, and not found wrong."""
         return len({output for *_, output, _ in self.alarms}) - self.n_alarmed
 
 
@@ -84,7 +84,7 @@ def row_of(case: Case, measurement: Measurement | None, verdict: Verdict) -> Row
             finding.known.title if finding.known is not None else "",
         )
         for finding in verdict.findings
-        if finding.status != "supported" and not finding.code.startswith("SPD")
+        if _counts(finding)
     )
     return Row(
         case.key,
@@ -99,6 +99,11 @@ def row_of(case: Case, measurement: Measurement | None, verdict: Verdict) -> Row
         said,
         signature_text(case.args, case.kwargs, case.grads, case.settings) if said else "",
     )
+
+
+def _counts(finding: Finding) -> bool:
+    explained = finding.known is not None and finding.code.startswith("NUM")
+    return (finding.status != "supported" or explained) and not finding.code.startswith("SPD")
 
 
 def _is_compared(comparison: Comparison) -> bool:

@@ -48,8 +48,8 @@ and judged as any other (`make alarms`; [tests/alarms](../tests/alarms)). `pytho
   numbers, uninitialised memory, state private to a device) are not among them.
 - *differ*: those of them in which the device has at least one element that is not the reference's in the case's own
   dtype. Only these can be taken for wrong, so they are the denominator.
-- *known*: outputs with a finding about their numbers (`NUM2xx`, divergent) that a documented behaviour of the device
-  explains, such as TF32 in the convolutions of a torch whose default it is.
+- *known*: outputs that are off (`NUM2xx`), and whose errors are those of a documented behaviour of the device: TF32 in
+  the convolutions of a torch whose default it is. They count as supported, and the report says what was seen.
 - *alarms*: outputs with any other such finding. Aim: at most 1 in 1,000 of those that
   differ; each one is [a true difference](rules.md) that the list below explains, or a defect of the audit.
 - *at most*: the rate, in 1,000, that so many alarms among so many outputs leave possible: the upper limit of Clopper
@@ -165,8 +165,8 @@ def n_mended(rows: Iterable[Row]) -> int:
     known = explanations()
     reasons: dict[tuple[str, str], list[str]] = {}
     for row in rows:
-        for code, _, message, output, behaviour in row.alarms:
-            if not behaviour:
+        for code, status, message, output, _ in row.alarms:
+            if status != "supported":
                 why = next((e.why for e in known if e.fits(row, code, message)), UNEXPLAINED)
                 reasons.setdefault((row.key, output), []).append(why)
     return sum(all(why.startswith(MENDED) for why in found) for found in reasons.values())
@@ -258,9 +258,9 @@ def _findings(rows: Sequence[Row]) -> Iterator[str]:
     known = explanations()
     groups: dict[tuple[str, str, str], list[tuple[Row, str]]] = {}
     for row in rows:
-        for code, _, message, _, behaviour in row.said:
+        for code, status, message, _, behaviour in row.said:
             why = next((e.why for e in known if e.fits(row, code, message)), UNEXPLAINED)
-            why = f"known: {behaviour}" if behaviour else why
+            why = f"known: {behaviour}" if status == "supported" else why
             groups.setdefault((code, row.op, why), []).append((row, message))
     if not groups:
         yield "Nothing was found."
