@@ -36,11 +36,12 @@ Outputs = dict[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class CpuRun:
-    """One run on the CPU: what it gave, on what it ran, how long the call took."""
+    """One run on the CPU: what it gave, on what it ran, how long the call took by the clock and of all threads."""
 
     produced: list[Produced]
     bound: Bound
     seconds: float
+    cpu_seconds: float
 
     def by_name(self, case: Case, mutated: list[int]) -> Outputs:
         """The tensors of it, with the operands at the positions ``mutated``."""
@@ -62,9 +63,9 @@ class CpuRuns:
             bound = self.bound(case, operand or narrow_operands(case, contents))
             bound, _ = with_own_forward(case, bound, operator)
             seed_generators(self.seed, _CPU)
-            start = time.perf_counter()
+            start, cpu_start = time.perf_counter(), time.process_time()
             produced = in_phase(case.phase, case, lambda: call(case, function, bound))
-            return CpuRun(produced, bound, time.perf_counter() - start)
+            return CpuRun(produced, bound, time.perf_counter() - start, time.process_time() - cpu_start)
 
         return attempt(run)
 
@@ -82,11 +83,11 @@ class CpuRuns:
     def wide(
         self, case: Case, op: Op, contents: Contents, mutated: list[int], move: bool, only: str | None = None
     ) -> tuple[Outputs, float]:
-        """fp64 outputs by name (none where that fails) and the seconds it took; ``only``: the storage to be moved."""
+        """fp64 outputs by name (none where that fails) and the CPU seconds; ``only``: the storage to be moved."""
         wide_case = widen.widened(case)
         operand = widen.operands(case, contents, self.seed if move else None, only, rounds_once(case))
         run = self.run(wide_case, op, contents, operand)
-        return (run.by_name(case, mutated), run.seconds) if isinstance(run, CpuRun) else ({}, 0.0)
+        return (run.by_name(case, mutated), run.cpu_seconds) if isinstance(run, CpuRun) else ({}, 0.0)
 
     def moved_narrow(self, case: Case, contents: Contents, mutated: list[int]) -> Outputs:
         """What moved inputs give in the case's own dtypes."""

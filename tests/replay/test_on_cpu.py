@@ -80,7 +80,7 @@ def test_the_measurement_says_so(tmp_path: Path):
 
 
 def test_its_noise_is_that_of_moved_inputs_even_where_fp64_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(whole, "PERTURB_LIMIT_S", -1.0)
+    monkeypatch.setattr(whole, "PERTURB_LIMIT_CPU_S", -1.0)
     side = Reference(None, tmp_path, seed=0, n_threads=1)
     case = conv_backward("float16")
     assert not any("own error alone" in note for note in side.prepare(case)["notes"])
