@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from audit.replay import widen
+from audit.replay.batch_norm_by_squares import by_squares_of
 from audit.replay.equivalents import equivalent_of
 from audit.replay.execute import Produced, call, in_phase, with_mutated
 from audit.replay.forwards import with_own_forward
@@ -98,16 +99,16 @@ class CpuRuns:
         """What other ways of computing the same give in the case's own precision: as noisy as any device's may be.
 
         In float32 before the rounding to half precision, also where terms cancel that the CPU's own run happens to have
-        exactly; by Winograd's algorithm where libraries have it.
+        exactly.
         """
         single = single_operands(case, contents)
         found = {} if single is None else self.outputs(case, lambda: resolve(case.op), contents, [], single)
-        return [*([found] if found else []), *self.by_winograd(case, contents)]
+        return [found] if found else []
 
-    def by_winograd(self, case: Case, contents: Contents) -> list[Outputs]:
-        """What a convolution gives that libraries compute by Winograd's algorithm; none for all other calls."""
-        winograd = winograd_of(case)
-        found = {} if winograd is None else self.outputs(case, lambda: winograd, contents, [])
+    def as_libraries(self, case: Case, contents: Contents, mutated: list[int]) -> list[Outputs]:
+        """What a convolution by Winograd's algorithm gives, or a batch norm by squares; none for all other calls."""
+        way = winograd_of(case) or by_squares_of(case)
+        found = {} if way is None else self.outputs(case, lambda: way, contents, mutated)
         return [found] if found else []
 
 

@@ -8,6 +8,7 @@ import torch
 
 from audit.device.guarded import address
 from audit.replay import widen
+from audit.replay.attention_rounding import attention_rounding
 from audit.replay.compare import Expected, fact_of, flat
 from audit.replay.cpu_runs import REPEAT_LIMIT_BYTES, Contents, CpuRun, CpuRuns, Outputs, n_bytes
 from audit.replay.cpu_time import cpu_time
@@ -78,6 +79,7 @@ def _expect(prepared: Prepared, run: CpuRun, contents: Contents, standard: OpSta
         wide, moved = _wide_and_moved(prepared, contents, locality, runs)
     outputs = run.by_name(case, prepared.mutated)
     wide, *moved = ({**found, **recomposed(case, found)} for found in (wide, *moved))
+    inside = attention_rounding(case, run.bound) if wide else {}
     for name, tensor in {**outputs, **recomposed(case, outputs)}.items():
         if standard.is_private(name):
             continue  # the device's own may have another shape, or none
@@ -92,18 +94,24 @@ def _expect(prepared: Prepared, run: CpuRun, contents: Contents, standard: OpSta
         prepared.expected[name] = dataclasses.replace(expected, tie=tie, facts_known=known, rounded_once=once)
         if expected.standard == "numeric" and expected.wide is not None:
             changed = [flat(run[name]) for run in moved if name in run and run[name].numel() == tensor.numel()]
-            prepared.expected[name] = _with_rounding(prepared.expected[name], case, locality, tensor.dtype, changed)
+            prepared.expected[name] = _with_rounding(
+                prepared.expected[name], case, locality, tensor.dtype, changed, inside.get(name)
+            )
         if name in own and name in outputs and known:
             prepared.expected[name] = _with_layout(prepared.expected[name], tensor, case, run.bound)
 
 
 def _with_rounding(
-    expected: Expected, case: Case, locality: Locality, dtype: torch.dtype, moved: list[torch.Tensor]
-) -> Expected:
+    expected: Expected, case: Case, locality: Locality, dtype: torch.dtype, moved: list[torch.Tensor],
+    inside: torch.Tensor | None,
+) -> Expected:  # fmt: skip
+    """``inside``: the deviation of what the op rounds on its way, where that is known."""
     kind = rounding_of(case, locality, rounds_once(case), dtype)
     if not kind or expected.wide is None:
         return expected
-    return dataclasses.replace(expected, rounding=kind, spread=spread_of(kind, expected.wide, moved, dtype))
+    spread = spread_of(kind, expected.wide, moved, dtype)
+    spread = spread if inside is None else torch.hypot(spread, inside)
+    return dataclasses.replace(expected, rounding=kind, spread=spread)
 
 
 def _with_layout(expected: Expected, tensor: torch.Tensor, case: Case, bound: Bound) -> Expected:
@@ -131,9 +139,10 @@ def _wide_and_moved(
         moved = [further(case, wide, run) for run in moved]
         if rounds_scalars(case):
             moved.append(runs.wide(widen.with_single_scalars(case), lambda: op, contents, mutated, move=False)[0])
-        return wide, [*moved, *([] if mutated else runs.otherwise(case, contents))]
-    if winograd := runs.by_winograd(case, contents):
-        return wide, winograd
+        others = [] if mutated else runs.otherwise(case, contents)
+        return wide, [*moved, *others, *runs.as_libraries(case, contents, mutated)]
+    if others := runs.as_libraries(case, contents, mutated):
+        return wide, others
     if note_of(case):  # whose own error is that of one rounding
         return wide, [runs.moved_narrow(case, contents, mutated)]
     prepared.notes.append("noise from the CPU's own error alone: too large to run in fp64 twice")
@@ -170,7 +179,7 @@ def _expect_without_kernel(prepared: Prepared, contents: Contents, standard: OpS
     # However long it takes: there is no same-dtype run whose error could stand in for the noise.
     moved, _ = runs.wide(case, op, contents, prepared.mutated, move=True)
     moved = further(case, wide, moved)
-    others = runs.by_winograd(case, contents)
+    others = runs.as_libraries(case, contents, prepared.mutated)
     for name, tensor in wide.items():
         kind, why = standard.of_output(name)
         noise = max(change([run], name, flat(tensor)) for run in (moved, *others))

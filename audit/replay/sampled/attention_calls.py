@@ -74,7 +74,7 @@ def expected_of(
         put("output", result, (*query.shape[:-1], a["value"].shape[-1]))
         if base != _COMPOSITE and a.get("compute_log_sumexp", True):
             put("log_sumexp" if "efficient" in base else "logsumexp", sums, tuple(attention.query.shape[:3]))
-    names = _gradient_names(base, a, bound) if attention.gradient is not None else {}
+    names = gradient_names(base, a, bound) if attention.gradient is not None else {}
     if "query" in names:
         put(names["query"], query_gradient_parts(attention, query.dtype, stream), tuple(query.shape))
     if "key" in names or "value" in names:
@@ -84,7 +84,7 @@ def expected_of(
     return found
 
 
-def _gradient_names(base: str, a: Mapping[str, Any], bound: Bound) -> dict[str, str]:
+def gradient_names(base: str, a: Mapping[str, Any], bound: Bound) -> dict[str, str]:
     """What the gradients of query, key and value are called, as far as they are wanted."""
     arguments = ("query", "key", "value")
     if base == _COMPOSITE:
