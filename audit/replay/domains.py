@@ -7,18 +7,21 @@ shapes alone, values left out), and where the structure counts whatever the rang
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 
 from audit.replay.masks import lower_triangle, patterned
 from audit.replay.operand import Operand, Role, plain
-from audit.replay.stream import Stream
+from audit.replay.stream import PERIOD, Stream, repeated
 from audit.schema import TensorSpec
 
 #: An additive mask holds 0 and something below this; a bias (ALiBi, relative positions) stays above.
 MASK_LIMIT = -1e4
 #: Logarithms are rounded to multiples of this: libraries differ in the last bits, and inputs must not.
 _LOG_STEP = 2.0**-20
+#: Probabilities that are made in one go, in double precision.
+_ELEMENTS = 1 << 20
 
 # --- domains ---------------------------------------------------------------------------------------------------
 
@@ -29,10 +32,13 @@ def interval(low: float, high: float) -> Role:
     def make(operand: Operand, stream: Stream) -> torch.Tensor:
         if operand.described:
             return plain(operand, stream)
+        n = min(operand.n, PERIOD)
         if not operand.floats:
-            return stream.integers(operand.n, math.ceil(low + 1e-9), max(math.floor(high), 1)).reshape(operand.sizes)
-        inner = stream.uniform(operand.n).mul_(0.98).add_(0.01)  # half precision must not round to an end
-        return inner.mul_(high - low).add_(low).reshape(operand.sizes)
+            drawn = stream.integers(n, math.ceil(low + 1e-9), max(math.floor(high), 1))
+        else:
+            inner = stream.uniform(n).mul_(0.98).add_(0.01)  # half precision must not round to an end
+            drawn = inner.mul_(high - low).add_(low).to(operand.dtype)
+        return repeated(drawn, operand.n).reshape(operand.sizes)
 
     return make
 
@@ -46,7 +52,8 @@ def non_negative(operand: Operand, stream: Stream) -> torch.Tensor:
     """Squares of normal numbers, such as second moments are."""
     if operand.described or not operand.floats:
         return plain(operand, stream)
-    return stream.normal(operand.n).square_().reshape(operand.sizes)
+    drawn = stream.normal(min(operand.n, PERIOD)).square_()
+    return repeated(drawn.to(operand.dtype), operand.n).reshape(operand.sizes)
 
 
 def constant(value: float) -> Role:
@@ -94,28 +101,41 @@ def simplex(operand: Operand, stream: Stream) -> torch.Tensor:
     """Positive numbers that sum to 1 along ``dim``, by default the last dimension."""
     if operand.described or not operand.sizes:
         return plain(operand, stream) if operand.described else torch.ones(())
-    return _simplex(operand, stream)
+    return _simplex(operand, stream, operand.integer("dim", -1))
 
 
-def _simplex(operand: Operand, stream: Stream) -> torch.Tensor:
-    weights = stream.integers(operand.n, 1, 1 << 20).reshape(operand.sizes)  # the sum of integers is exact
-    dim = operand.integer("dim", -1)
-    return weights.double() / weights.sum(dim, keepdim=True)
+def _simplex(
+    operand: Operand, stream: Stream, dim: int, change: Callable[[torch.Tensor], torch.Tensor] = torch.clone
+) -> torch.Tensor:
+    """The numbers or what they ``change`` to, made some rows at a time: there may be as many as a vocabulary has."""
+    drawn = stream.integers(min(operand.n, PERIOD), 1, 1 << 20)  # the sum of integers is exact
+    n_rows, *others = operand.sizes
+    made = torch.empty(operand.sizes, dtype=operand.dtype if operand.floats else torch.float64)
+    each = math.prod(others)
+    step = n_rows if dim % len(operand.sizes) == 0 else max(1, _ELEMENTS // max(each, 1))
+    for start in range(0, n_rows, step):
+        n = min(step, n_rows - start)
+        weights = repeated(drawn, n * each, start * each).reshape(n, *others)
+        made[start : start + n] = change(weights.double().div_(weights.sum(dim, keepdim=True)))
+    return made
+
+
+def _stepped_log(shares: torch.Tensor) -> torch.Tensor:
+    return shares.log_().div_(_LOG_STEP).round_().mul_(_LOG_STEP)
 
 
 def log_probabilities(operand: Operand, stream: Stream) -> torch.Tensor:
     """Logarithms of ``simplex`` along ``dim``, or along the classes of a loss."""
     if operand.described or not operand.sizes:
         return plain(operand, stream)
-    return (_simplex(operand, stream).log() / _LOG_STEP).round() * _LOG_STEP
+    return _simplex(operand, stream, operand.integer("dim", -1), _stepped_log)
 
 
 def log_probabilities_of_classes(operand: Operand, stream: Stream) -> torch.Tensor:
     """The same with classes in dimension 1 of [batch, classes, ...]."""
     if operand.described or len(operand.sizes) < 2:
         return log_probabilities(operand, stream)
-    weights = stream.integers(operand.n, 1, 1 << 20).reshape(operand.sizes)
-    return ((weights.double() / weights.sum(1, keepdim=True)).log() / _LOG_STEP).round() * _LOG_STEP
+    return _simplex(operand, stream, 1, _stepped_log)
 
 
 # --- attention masks ---------------------------------------------------------------------------------------------
@@ -137,7 +157,7 @@ def attention_mask(operand: Operand, stream: Stream) -> torch.Tensor:
         allowed = patterned(operand.sizes, "lower", None, None, stream)
     else:
         share = values.mean if boolean else values.zero_fraction
-        allowed = (stream.uniform(operand.n) < share).reshape(operand.sizes)
+        allowed = repeated(stream.uniform(min(operand.n, PERIOD)) < share, operand.n).reshape(operand.sizes)
     if operand.sizes and allowed.dim():
         allowed = allowed.clone()
         allowed[..., 0] |= ~allowed.any(-1)

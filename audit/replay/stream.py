@@ -99,12 +99,15 @@ class Stream:
         return chosen
 
 
-def repeated(drawn: torch.Tensor, n: int) -> torch.Tensor:
-    """``n`` elements that go round ``drawn``."""
-    if n <= drawn.numel():
-        return drawn[:n]
+def repeated(drawn: torch.Tensor, n: int, start: int = 0) -> torch.Tensor:
+    """``n`` elements that go round ``drawn``, from the ``start``-th of an endless row on."""
+    start %= max(drawn.numel(), 1)
+    if start + n <= drawn.numel():
+        return drawn[start : start + n]
     result = torch.empty(n, dtype=drawn.dtype)
-    for start in range(0, n, drawn.numel()):
-        part = result[start : start + drawn.numel()]
-        part.copy_(drawn[: part.numel()])
+    done = 0
+    while done < n:
+        part = result[done : done + drawn.numel() - start]
+        part.copy_(drawn[start : start + part.numel()])
+        done, start = done + part.numel(), 0
     return result

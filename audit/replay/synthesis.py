@@ -27,14 +27,16 @@ def synthesise(n: int, dtype: torch.dtype, values: Values, stream: Stream) -> to
         return _floats(n, dtype, values, stream)
     if values.minimum is None or values.maximum is None:
         return torch.zeros(n, dtype=dtype)
-    return integers(n, int(values.minimum), int(values.maximum), values, stream).to(dtype)
+    return integers(n, int(values.minimum), int(values.maximum), values, stream, dtype)
 
 
 # --- integers --------------------------------------------------------------------------------------------------
 
 
-def integers(n: int, low: int, high: int, values: Values, stream: Stream) -> torch.Tensor:
-    """``n`` int64 from ``low`` to ``high`` with the recorded number of distinct values, repetitions and order.
+def integers(
+    n: int, low: int, high: int, values: Values, stream: Stream, dtype: torch.dtype = torch.int64
+) -> torch.Tensor:
+    """``n`` integers from ``low`` to ``high`` with the recorded number of distinct values, repetitions and order.
 
     Unsigned 64-bit values beyond the int64 range are cut to it. Order is that of the whole; ``low`` <= ``high``.
     """
@@ -45,8 +47,8 @@ def integers(n: int, low: int, high: int, values: Values, stream: Stream) -> tor
     else:
         drawn = _with_repetitions(n_drawn, low, high, values.n_distinct, values.max_multiplicity or 1, stream)
     if not values.order:
-        return repeated(drawn, n)
-    drawn = drawn.sort(descending=values.order == "descending").values
+        return repeated(drawn.to(dtype), n)
+    drawn = drawn.sort(descending=values.order == "descending").values.to(dtype)
     return drawn if n == n_drawn else drawn[torch.arange(n) * n_drawn // n]
 
 
