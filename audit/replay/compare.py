@@ -158,10 +158,10 @@ def compare(
     result = dataclasses.replace(result, n_elements=actual.numel() - n_free)
     if expected.standard == "exact":
         return _exact(result, expected, actual, anatomy)
-    return _with_roundings(numeric(result, expected, actual, anatomy=anatomy), expected, actual)
+    return with_roundings(numeric(result, expected, actual, anatomy=anatomy), expected, actual)
 
 
-def _with_roundings(result: Comparison, expected: Expected, actual: torch.Tensor) -> Comparison:
+def with_roundings(result: Comparison, expected: Expected, actual: torch.Tensor) -> Comparison:
     """With what parts of a narrow output look like, where any of it differs from the CPU's."""
     if not (expected.rounding and result.n_different) or expected.wide is None or expected.same is None:
         return result
@@ -196,47 +196,87 @@ def worse(results: Sequence[Comparison]) -> Comparison:
 
 
 def _exact(result: Comparison, expected: Expected, actual: torch.Tensor, anatomy: Anatomy | None) -> Comparison:
+    """A part at a time but where a tie is told from the whole: masks of large outputs would take more than these."""
     same = expected.same if expected.same is not None else expected.wide
     if same is None:
         return result
-    same = same.to(actual.dtype)
-    sizes = actual_sizes(result)
-    if expected.tie is not None:
-        wrong = really_different(expected.tie, actual.reshape(sizes), same.reshape(sizes)).reshape(-1)
-    else:
-        wrong = ~same_elements(actual, same)
-        if expected.signed_zeros:
-            wrong |= _of_other_sign(actual, same)
-    n_different = int(wrong.sum())
-    result = dataclasses.replace(result, reference="same-dtype", n_different=n_different)
-    if n_different == 0:
+    counts = _Exact(actual.dtype)
+    tied = None if expected.tie is None else _tied(expected.tie, actual, same, actual_sizes(result))
+    for start in range(0, actual.numel(), BLOCK):
+        part = slice(start, start + BLOCK)
+        mine, theirs = actual[part], same[part].to(actual.dtype)
+        counts.add(start, _wrong(mine, theirs, expected.signed_zeros) if tied is None else tied[part], mine, theirs)
+    result = dataclasses.replace(result, reference="same-dtype", n_different=counts.n_different)
+    if counts.first is None:
         return result
-    first = int(wrong.nonzero()[0])
+    if result.actual is not None:
+        result = _located(result, expected, actual, same, tied, anatomy or Anatomy(result.actual))
     floating = actual.dtype.is_floating_point or actual.dtype.is_complex
     largest, rms = error_between(actual, same) if floating else (0.0, 0.0)
-    if result.actual is not None:
-        anatomy = anatomy or Anatomy(result.actual)
-        for start in range(0, actual.numel(), BLOCK):
-            part = slice(start, start + BLOCK)
-            anatomy.add(wrong[part], actual[part], same[part])
-        result = anatomy.told(result)
     return dataclasses.replace(
         result,
         max_abs_error=largest,
         rms_error=rms,
-        n_nan_mismatch=int((torch.isnan(actual) != torch.isnan(same)).sum()) if floating else 0,
-        n_inf_mismatch=int((torch.isinf(actual) != torch.isinf(same)).sum()) if floating else 0,
-        worst_index=unravel(first, sizes),
-        worst_actual=_text(actual[first]),
-        worst_expected=_text(same[first]),
+        n_nan_mismatch=counts.n_nan_mismatch,
+        n_inf_mismatch=counts.n_inf_mismatch,
+        worst_index=unravel(counts.first, actual_sizes(result)),
+        worst_actual=_text(actual[counts.first]),
+        worst_expected=_text(same[counts.first].to(actual.dtype)),
     )
+
+
+@dataclass
+class _Exact:
+    """What differs, counted a part at a time; ``first``: the first element that does."""
+
+    dtype: torch.dtype
+    n_different: int = 0
+    n_nan_mismatch: int = 0
+    n_inf_mismatch: int = 0
+    first: int | None = None
+
+    def add(self, start: int, wrong: torch.Tensor, actual: torch.Tensor, same: torch.Tensor) -> None:
+        n = int(wrong.sum())
+        self.n_different += n
+        if n and self.first is None:
+            self.first = start + int(wrong.nonzero()[0])
+        if n and (self.dtype.is_floating_point or self.dtype.is_complex):
+            self.n_nan_mismatch += int((torch.isnan(actual) != torch.isnan(same)).sum())
+            self.n_inf_mismatch += int((torch.isinf(actual) != torch.isinf(same)).sum())
+
+
+def _tied(tie: Tie, actual: torch.Tensor, same: torch.Tensor, sizes: tuple[int, ...]) -> torch.Tensor:
+    return really_different(tie, actual.reshape(sizes), same.to(actual.dtype).reshape(sizes)).reshape(-1)
+
+
+def _wrong(actual: torch.Tensor, same: torch.Tensor, signed_zeros: bool) -> torch.Tensor:
+    if not signed_zeros and torch.equal(actual, same):
+        return torch.zeros_like(actual, dtype=torch.bool)
+    wrong = ~same_elements(actual, same)
+    return wrong | _of_other_sign(actual, same) if signed_zeros else wrong
+
+
+def _located(
+    result: Comparison,
+    expected: Expected,
+    actual: torch.Tensor,
+    same: torch.Tensor,
+    tied: torch.Tensor | None,
+    anatomy: Anatomy,
+) -> Comparison:
+    """``result`` with where wrong elements sit and how far off they are: a second pass over what is off."""
+    for start in range(0, actual.numel(), BLOCK):
+        part = slice(start, start + BLOCK)
+        mine, theirs = actual[part], same[part].to(actual.dtype)
+        anatomy.add(_wrong(mine, theirs, expected.signed_zeros) if tied is None else tied[part], mine, theirs)
+    return anatomy.told(result)
 
 
 def _of_other_sign(actual: torch.Tensor, same: torch.Tensor) -> torch.Tensor:
     """Mask of zeros whose sign differs; what is no float, or complex, has none that is asked for."""
     if not actual.dtype.is_floating_point:
         return torch.zeros_like(actual, dtype=torch.bool)
-    return (actual == 0) & (same == 0) & (torch.signbit(actual) != torch.signbit(same))
+    return (torch.signbit(actual) != torch.signbit(same)).logical_and_(actual == 0).logical_and_(same == 0)
 
 
 def actual_sizes(result: Comparison) -> tuple[int, ...]:

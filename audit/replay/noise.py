@@ -7,6 +7,7 @@ softmax, attention and norms. Convolutions by Winograd tiles, transforms and sca
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -119,7 +120,10 @@ def _by_row(
 def _difference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Absolute differences in fp64, 0 where either is not finite."""
     wide = torch.complex128 if b.dtype.is_complex else torch.float64
-    error = (a.to(wide) - b.to(wide)).abs()
+    error = a.to(wide) - b.to(wide)
+    error = error.abs() if error.is_complex() else error.abs_()
+    if not error.numel() or math.isfinite(float(error.max())):  # NaN too is the largest; to look for it costs thrice
+        return error
     return torch.where(torch.isfinite(error), error, 0.0)
 
 

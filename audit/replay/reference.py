@@ -77,15 +77,15 @@ class Reference:
         if missing := missing_values(case, self._stored):
             prepared.notes.append(f"stored values of operands {missing} are not in the value file: synthesised instead")
         prepared.index = write_spool(self._folder / f"{case.key}.inputs", contents)
-        if (sampled := self._sampled(case, prepared)) is not None:
+        contents = self._contents(prepared)  # from here on they are the file's pages, which can be dropped
+        if (sampled := self._sampled(case, prepared, contents)) is not None:
             prepared.expected, prepared.mutated = sampled, written(case)
             return prepared
         expect_whole(prepared, contents, self._runs)
         return prepared
 
-    def _sampled(self, case: Case, prepared: Prepared) -> dict[str, Expected] | None:
+    def _sampled(self, case: Case, prepared: Prepared, contents: Contents) -> dict[str, Expected] | None:
         """What is expected of a case that is too large to be run whole; the inputs are read where they were spooled."""
-        contents = self._contents(prepared)
         spooled = Spooled(spooled_operands(case, contents), contents, self._measured, self._seed)
         expected = expectations(case, spooled)
         if expected is not None:

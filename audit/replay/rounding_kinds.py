@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -25,6 +26,8 @@ _MOSTLY_ONCE = (
 _ATTENTION = ("_scaled_dot_product_", "_flash_attention_", "_efficient_attention_", "scaled_dot_product_attention")
 #: Steps of inputs in float32 may add up: their effect counts twice.
 _SPREAD = 2.0
+#: Elements looked at in one go, which stay in the cache.
+_BLOCK = 1 << 18
 
 
 def rounding_of(case: Case, locality: Locality, once: bool, dtype: torch.dtype) -> Rounding:
@@ -50,7 +53,11 @@ def spread_of(kind: Rounding, wide: torch.Tensor, moved: Sequence[torch.Tensor],
     if kind != "once":
         scale *= torch.finfo(torch.float32).eps / spacing_above_one(dtype)
     total = torch.zeros(wide.numel(), dtype=torch.float32)
-    for other in moved:
-        change = torch.nan_to_num(other.double() - wide.double(), nan=0.0, posinf=0.0, neginf=0.0)
-        total += (change * scale).square().float()
+    for start in range(0, wide.numel(), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        for other in moved:
+            change = (other[part].double() - wide[part].double()).mul_(scale).square_()
+            if not math.isfinite(float(change.max())):
+                change.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+            total[part] += change
     return total.sqrt_()

@@ -22,7 +22,7 @@ TOLD_ABOVE = 4.0
 LEAST_ELEMENTS = 16
 TILE = 16
 #: Elements of a vector in one part.
-_RUN = 64
+RUN = 64
 #: Elements looked at in one go.
 _BLOCK = 1 << 20
 #: Of more elements the parts are not told: three numbers in double precision for each take too much memory.
@@ -116,7 +116,7 @@ def _parts(*squares: torch.Tensor) -> Iterator[_Sums]:
         if others and sizes[dim] > 1:
             yield _over(squares, others, "index", dim)
     if len(sizes) == 1:
-        yield _over([_padded(x, (0, -sizes[0] % _RUN)).reshape(-1, _RUN) for x in squares], (1,), "run")
+        yield _over([_padded(x, (0, -sizes[0] % RUN)).reshape(-1, RUN) for x in squares], (1,), "run")
     if len(sizes) > 2:
         yield _over(squares, (len(sizes) - 1,), "row")
     if len(sizes) > 1:

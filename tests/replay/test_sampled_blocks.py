@@ -169,6 +169,25 @@ def test_errors_of_several_blocks_are_placed_together(tmp_path: Path, in_blocks)
         assert [side.runs for side in wrong.along] == [(IndexRun(0, 95),), (IndexRun(40, 79),)]
 
 
+@pytest.mark.parametrize("op", ["gelu", "_softmax"])
+def test_a_tile_that_is_slightly_off_is_found_in_its_place(op, tmp_path: Path, in_blocks, monkeypatch):
+    """Each element is within its own allowance in half precision, and all of them are not."""
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 16_000)
+
+    def spoil(outputs):
+        outputs["output"][64:80, 16:32] *= 1.03
+
+    given = (1, False) if op == "_softmax" else ()
+    case = Build.case(f"aten::{op}.default", tensor((96, 80), "bfloat16"), *given)
+    assert judged(case, tmp_path)[0]["output"].parts == ()
+    found, notes = judged(case, tmp_path, spoil)
+    assert any("compared in parts" in note for note in notes)
+    assert found["output"].worst_ratio < 8
+    [tile] = [part for part in found["output"].parts if part.kind == "tile"]
+    assert (tile.place, tile.n) == ((4, 1), 256)
+    assert tile.ratio > 6
+
+
 def test_an_error_in_a_list_is_found_in_its_entry(tmp_path: Path, in_blocks):
     def spoil(outputs):
         outputs["self[3] (mutated)"][95, 79] = float("nan")

@@ -16,13 +16,19 @@ from torch import Tensor
 
 from audit.comparison import Comparison, TensorFact
 from audit.replay.anatomy import Anatomy
-from audit.replay.compare import Expected, compare, numeric, unravel
+from audit.replay.compare import Expected, compare, numeric, unravel, with_roundings
 from audit.replay.inputs import elements_of, reach, torch_dtype
+from audit.replay.roundings import RUN, TILE
+from audit.replay.sampled import rounded_blocks
 from audit.replay.sampled.independent import Independent, Reduced
 from audit.schema import Arg, Case, TensorSpec
 
-#: Bytes of the operands of one block. Some ten times that is held while it is measured, in double precision and moved.
-BLOCK_BYTES = 32 << 20
+#: Bytes of the operands and outputs of one block. Some forty times that is held while it is measured, in double
+#: precision and moved: each tensor still below what the allocator maps anew and clears for every use, which takes
+#: longer than the arithmetic on it.
+BLOCK_BYTES = 4 << 20
+#: Rows of a block, where it has so many, are a multiple of these: then its parts are those of the whole output.
+_WHOLE_PARTS = RUN, TILE
 
 #: Measures a small case on the contents of its storages: what is expected of each output.
 Measure = Callable[[Case, Mapping[str, Tensor]], Mapping[str, Expected]]
@@ -93,6 +99,7 @@ def _by_rows(case: Case, independent: Independent, entry: int) -> Iterator[Block
     n_rows = independent.n_rows(case, entry)
     row_bytes = max(1, independent.nbytes(case, entry) // max(n_rows, 1))
     step = max(1, BLOCK_BYTES // row_bytes)
+    step -= step % next((part for part in _WHOLE_PARTS if step >= part), 1)
     for start in range(0, n_rows, step):
         yield _block(case, independent, (entry, entry + 1), (start, min(start + step, n_rows)))
 
@@ -185,24 +192,27 @@ class Blocked:
                     share = 1.0 if block.rows is None else (block.rows[1] - block.rows[0]) / n_rows
                     sums.add(target, expected, share)
                 else:
-                    self._add(target, expected, place.of(wanted[target]), place.elements())
+                    self._add(target, expected, place, wanted[target])
         for name, expected in sums.expected().items():
-            self._add(name, expected, wanted[name], torch.arange(wanted[name].numel()))
+            self._add(name, expected, _Place(1, 1, wanted[name].numel(), 0, 1), wanted[name])
 
-    def _add(self, name: str, expected: Expected, actual: Tensor, places: Tensor) -> None:
+    def _add(self, name: str, expected: Expected, place: _Place, output: Tensor) -> None:
+        actual, places = place.of(output), place.elements()
         sizes = self.facts[name].sizes
         fact = dataclasses.replace(self.facts[name], dtype=str(actual.dtype).removeprefix("torch."))
         anatomy = self.anatomies.setdefault(name, Anatomy(fact))
         anatomy.move_to(places)
         if expected.standard == "numeric" and expected.free is None:
             result = Comparison(name, "numeric", fact, fact, n_elements=actual.numel())
-            found = numeric(result, expected, actual, places, anatomy)
+            found = with_roundings(numeric(result, expected, actual, places, anatomy), expected, actual)
         else:
             found = compare(expected, actual, dataclasses.replace(expected.fact, dtype=fact.dtype), anatomy)
             steps = _steps(expected.fact.sizes) if found.worst_index else []
-            place = sum(index * step for index, step in zip(found.worst_index, steps, strict=True))
-            at = unravel(int(places[place]), sizes) if found.worst_index else ()
+            worst = sum(index * step for index, step in zip(found.worst_index, steps, strict=True))
+            at = unravel(int(places[worst]), sizes) if found.worst_index else ()
             found = dataclasses.replace(found, worst_index=at)
+        parts = rounded_blocks.moved(found.parts, len(sizes), place.dim, place.start)
+        found = dataclasses.replace(found, parts=parts)
         self.found[name] = together(self.found[name], found) if name in self.found else found
 
     def of(self, name: str, result: Comparison, actual: Tensor) -> Comparison:
@@ -251,14 +261,15 @@ def _renumbered(name: str, first: int) -> str:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a block's output lies in the whole one: a range of one dimension, which is ``size`` long and has so many
-    places ``before`` it and elements ``behind``."""
+    """Where a block's output lies in the whole one: a range of dimension ``dim``, which is ``size`` long and has so
+    many places ``before`` it and elements ``behind``."""
 
     before: int
     size: int
     behind: int
     start: int
     stop: int
+    dim: int = 0
 
     def of(self, flat: Tensor) -> Tensor:
         """Its elements, flat."""
@@ -283,7 +294,7 @@ def _place(whole: TensorFact, part: TensorFact, rows: tuple[int, int] | None, n_
     if size % n_rows or n_some * n_rows != size * (rows[1] - rows[0]):
         return None
     before, behind, each = math.prod(whole.sizes[:dim]), math.prod(whole.sizes[dim + 1 :]), size // n_rows
-    return _Place(before, size, behind, rows[0] * each, rows[1] * each)
+    return _Place(before, size, behind, rows[0] * each, rows[1] * each, dim)
 
 
 def _steps(sizes: tuple[int, ...]) -> list[int]:
@@ -349,4 +360,5 @@ def together(one: Comparison, other: Comparison) -> Comparison:
         cpu_rms_error=rms("cpu_rms_error"),
         worst_ratio=max(one.worst_ratio, other.worst_ratio),
         ratio_counts=tuple(a + b for a, b in zip(*counts, strict=True)),
+        **rounded_blocks.together(one, other),
     )
