@@ -80,6 +80,24 @@ def test_an_overflow_to_inf_that_the_dtype_explains_is_right():
     assert (result.n_inf_mismatch, result.n_different) == (0, 0)
 
 
+@pytest.mark.parametrize(
+    ("actual", "wide", "n"),
+    [
+        (INF, 65490.0, 0),
+        (65504.0, 65530.0, 0),
+        (-INF, -65490.0, 0),
+        (INF, 64000.0, 1),
+        (65504.0, 70000.0, 1),
+        (-INF, 65490.0, 1),
+        (65504.0, INF, 1),
+    ],
+)
+def test_at_the_edge_of_overflow_both_sides_are_right(actual, wide, n):
+    result = numeric([actual, 1.0], [wide, 1.0], same=[wide, 1.0], dtype=torch.float16)
+    assert result.n_inf_mismatch == n
+    assert (result.wrong is None) == (n == 0)
+
+
 def test_inf_of_the_wrong_sign_is_a_mismatch():
     result = numeric([-INF, INF], [INF, INF], same=[INF, INF])
     assert (result.n_inf_mismatch, result.worst_index) == (1, (0,))
