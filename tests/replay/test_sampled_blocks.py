@@ -61,6 +61,8 @@ def cases():
     yield Build.case("aten::_softmax.default", some(0, (1, 12, 8, 80)), 1, False)
     yield Build.case("aten::add.Tensor", some(0, (96, 1)), some(1, (1, 80)))
     yield from norms(some)
+    yield from moved_and_indexed(some)
+    yield from put_together(some)
     labels, indices = some(2, (96,), "int64"), some(1, (5, 6), "int64")
     yield Build.case("aten::nll_loss_backward.default", some(0, ()), some(1), labels, None, 1, -100, some(3, ()))
     yield Build.case("aten::embedding_dense_backward.default", some(0, (5, 6, 80)), indices, 96, -1, False)
@@ -68,6 +70,36 @@ def cases():
     yield Build.case("aten::_foreach_mul.Scalar", (some(0), some(1, (7,)), some(2), some(3, (5, 5))), 0.3)
     yield Build.case("aten::_foreach_addcdiv_.ScalarList", *lists(4), (0.1, 0.2, 0.3, 0.4))
     yield Build.case("aten::_foreach_norm.Scalar", lists(5)[0])
+
+
+def moved_and_indexed(some):
+    """Ops whose outputs are held to bits, and those that move or add along one dimension."""
+    yield Build.case("aten::where.self", some(0, dtype="bool"), some(1), some(2, (1, 80)))
+    yield Build.case("aten::clone.default", some(0, strides=(1, 96)))
+    yield Build.case("aten::_to_copy.default", some(0), dtype=dtype_of("float32"))
+    yield Build.case("aten::_to_copy.default", some(0), dtype=dtype_of("int32"))
+    yield Build.case("aten::copy_.default", some(0), some(1, (80,)))
+    yield Build.case("aten::eq.Tensor", some(0), some(1))
+    yield Build.case("aten::fill_.Scalar", some(0), 0.5)
+    yield Build.case("aten::_foreach_neg.default", (some(0), some(1, (7,))))
+    full, line = some(1, (50, 80), "int64"), some(1, (50,), "int64")
+    yield Build.case("aten::scatter_add.default", some(0), 0, full, some(2, (50, 80)))
+    yield Build.case("aten::scatter.src", some(0, (80, 96)), 1, some(1, (80, 50), "int64"), some(2, (80, 50)))
+    yield Build.case("aten::index_add.default", some(0), 0, line, some(2, (50, 80)), alpha=0.5)
+    yield Build.case("aten::index_put.default", some(0), (line,), some(2, (50, 80)))
+    yield Build.case("aten::index_put_.default", some(0), (line,), some(2, (1, 80)), True)
+
+
+def put_together(some):
+    """Reductions of everything."""
+    for op in ("var", "std", "var_mean", "std_mean"):
+        yield Build.case(f"aten::{op}.correction", some(0, dtype="float32"), None, correction=1, keepdim=False)
+    yield Build.case("aten::var.correction", some(0, dtype="float32"), (1,), correction=0, keepdim=True)
+    yield Build.case("aten::sum.default", some(0, dtype="int8"))
+    for reduction in (0, 1, 2):
+        labels = some(1, (96,), "int64")
+        yield Build.case("aten::nll_loss_forward.default", some(0, dtype="float32"), labels, None, reduction, -100)
+    yield Build.case("aten::_adaptive_avg_pool2d_backward.default", some(0, (3, 12, 4, 4)), some(1, (3, 12, 20, 9)))
 
 
 def norms(some):

@@ -20,7 +20,8 @@ from audit.replay.compare import Expected, compare, numeric, unravel, with_round
 from audit.replay.inputs import elements_of, reach, torch_dtype
 from audit.replay.roundings import RUN, TILE
 from audit.replay.sampled import rounded_blocks
-from audit.replay.sampled.independent import Independent, Reduced
+from audit.replay.sampled.independent import Independent
+from audit.replay.sampled.reductions import Moments, Sums
 from audit.schema import Arg, Case, TensorSpec
 
 #: Bytes of the operands and outputs of one block. Some forty times that is held while it is measured, in double
@@ -171,6 +172,7 @@ class Blocked:
     measure: Measure
     found: dict[str, Comparison] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
+    n_placed: dict[str, int] = field(default_factory=dict)
     anatomies: dict[str, Anatomy] = field(default_factory=dict)
 
     def read(self, actual: Mapping[str, Tensor]) -> None:
@@ -179,25 +181,33 @@ class Blocked:
         for name, tensor in wanted.items():
             self.found.pop(name, None)
             self.anatomies.pop(name, None)
+            self.n_placed[name] = 0
             self.seen[name] = tensor.data_ptr()
-        sums = _Sums(self.facts, self.independent.reduced)
+        sums, moments = Sums(self.facts, self.independent.reduced), Moments(self.case, self.facts)
         for block in blocks_of(self.case, self.independent):
-            for name, expected in self.measure(block.case, block.contents(self.whole)).items():
+            found = self.measure(block.case, block.contents(self.whole))
+            n_rows = self.independent.n_rows(self.case, block.first)
+            share = 1.0 if block.rows is None else (block.rows[1] - block.rows[0]) / n_rows
+            if self.independent.reduced == "moments":
+                moments.add(found, share)
+                continue
+            for name, expected in found.items():
                 target = _renumbered(name, block.first)
                 if target not in wanted:
                     continue
-                n_rows = self.independent.n_rows(self.case, block.first)
                 place = _place(self.facts[target], expected.fact, block.rows, n_rows)
                 if place is None:
-                    share = 1.0 if block.rows is None else (block.rows[1] - block.rows[0]) / n_rows
                     sums.add(target, expected, share)
                 else:
                     self._add(target, expected, place, wanted[target])
-        for name, expected in sums.expected().items():
-            self._add(name, expected, _Place(1, 1, wanted[name].numel(), 0, 1), wanted[name])
+        reduced = moments if self.independent.reduced == "moments" else sums
+        for name, expected in reduced.expected().items():
+            if name in wanted:
+                self._add(name, expected, _Place(1, 1, wanted[name].numel(), 0, 1), wanted[name])
 
     def _add(self, name: str, expected: Expected, place: _Place, output: Tensor) -> None:
         actual, places = place.of(output), place.elements()
+        self.n_placed[name] += actual.numel()
         sizes = self.facts[name].sizes
         fact = dataclasses.replace(self.facts[name], dtype=str(actual.dtype).removeprefix("torch."))
         anatomy = self.anatomies.setdefault(name, Anatomy(fact))
@@ -223,7 +233,7 @@ class Blocked:
             return result
         found = dataclasses.replace(found, name=result.name, expected=result.expected, actual=result.actual)
         found = self.anatomies[name].told(found, found.n_elements)
-        missing = result.n_elements - found.n_elements  # of a block that could not be measured
+        missing = result.n_elements - self.n_placed[name]  # of a block that could not be measured
         if missing <= 0:
             return found
         return dataclasses.replace(
@@ -299,40 +309,6 @@ def _place(whole: TensorFact, part: TensorFact, rows: tuple[int, int] | None, n_
 
 def _steps(sizes: tuple[int, ...]) -> list[int]:
     return [math.prod(sizes[dim + 1 :]) for dim in range(len(sizes))]
-
-
-@dataclass
-class _Sums:
-    """Outputs that are made of those of all blocks, such as the gradient of a norm's weight: their sum, their mean, or
-    the root of the sum of their squares. Rounding errors of blocks are independent."""
-
-    facts: Mapping[str, TensorFact]
-    reduced: Reduced
-    totals: dict[str, Tensor] = field(default_factory=dict)
-    squares: dict[str, Tensor] = field(default_factory=dict)
-
-    def add(self, name: str, expected: Expected, share: float) -> None:
-        """``share``: of all rows."""
-        if expected.wide is None:
-            return
-        most = max(expected.noise, 0.0 if expected.local is None else float(expected.local.values.max()))
-        wide, noise = expected.wide, torch.full(expected.wide.shape, most, dtype=torch.float64)
-        if self.reduced == "mean":
-            wide, noise = wide * share, noise * share
-        if self.reduced == "norm":
-            wide, noise = wide.square(), noise * wide
-        self.totals[name] = self.totals.get(name, 0.0) + wide
-        self.squares[name] = self.squares.get(name, 0.0) + noise.square()
-
-    def expected(self) -> dict[str, Expected]:
-        found = {}
-        for name, total in self.totals.items():
-            wide, noise = total, self.squares[name].sqrt()
-            if self.reduced == "norm":
-                wide = total.sqrt()
-                noise = noise / wide.clamp_min(torch.finfo(wide.dtype).tiny)
-            found[name] = Expected(name, self.facts[name], "numeric", "", None, wide, float(noise.max()))
-        return found
 
 
 def together(one: Comparison, other: Comparison) -> Comparison:

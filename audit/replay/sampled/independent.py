@@ -13,7 +13,9 @@ import torch
 from audit.replay.overload import arguments_of, base_of, named_arguments, resolve
 from audit.schema import Arg, Case, TensorSpec
 
-Reduced = Literal["sum", "mean", "norm"]
+#: How what the blocks of an output without rows gave is put together: ``moments`` are the variance and mean of each,
+#: ``weighted`` sums are divided by those of their weights.
+Reduced = Literal["sum", "mean", "norm", "moments", "weighted"]
 
 #: Ops over rows, each with the operands that have the rows; all other operands belong to every row. Rows are along the
 #: first dimension that the op does not go along.
@@ -36,6 +38,8 @@ _ROWS = {
     "linalg_vector_norm": "self",
     "var": "self",
     "std": "self",
+    "var_mean": "self",
+    "std_mean": "self",
     "cumsum": "self",
     "cumprod": "self",
     "logcumsumexp": "self",
@@ -45,12 +49,15 @@ _ROWS = {
     "avg_pool3d": "self",
     "_adaptive_avg_pool2d": "self",
     "_adaptive_avg_pool3d": "self",
+    "_adaptive_avg_pool2d_backward": "grad_output self",
+    "_adaptive_avg_pool3d_backward": "grad_output self",
     "upsample_bilinear2d": "self",
     "upsample_bicubic2d": "self",
 }
 #: Of these, how many of the last dimensions the op goes along, where no argument of the call says it.
 _LAST = {"nll_loss_backward": 1, "nll_loss2d_backward": 3, "avg_pool2d": 2, "avg_pool3d": 3,
-         "_adaptive_avg_pool2d": 2, "_adaptive_avg_pool3d": 3, "upsample_bilinear2d": 2,
+         "_adaptive_avg_pool2d": 2, "_adaptive_avg_pool3d": 3, "_adaptive_avg_pool2d_backward": 2,
+         "_adaptive_avg_pool3d_backward": 3, "upsample_bilinear2d": 2,
          "upsample_bicubic2d": 2}  # fmt: skip
 _BATCH_NORM = "input:1 weight:0 bias:0 running_mean:0 running_var:0"
 _BATCH_NORM_BACKWARD = "input:1 weight:0 running_mean:0 running_var:0 save_mean:0"
@@ -66,6 +73,20 @@ _CHANNELS = {
 }
 #: Reductions over everything: how what the blocks give is put together.
 _REDUCED: Mapping[str, Reduced] = {"sum": "sum", "mean": "mean", "linalg_vector_norm": "norm"}
+#: Those of which a block gives its variance and mean, whatever the whole asks for.
+_MOMENTS = frozenset({"var", "std", "var_mean", "std_mean"})
+#: Losses with operands that have a row for each sample, by the number that asks for their mean or sum.
+_LOSSES = frozenset({"nll_loss_forward", "nll_loss2d_forward"})
+_SUM = 2
+#: Ops that move or add along one dimension, by indices into it: all others are independent. Operands that have these
+#: too, in the same place or, with ``-1``, at the end alone.
+_INDEXED = {
+    "scatter_add": "self index src", "scatter": "self index src", "scatter_reduce": "self index src",
+    "index_add": "self source", "index_copy": "self source", "index_put": "self values",
+    "_index_put_impl": "self values", "_unsafe_index_put": "self values",
+}  # fmt: skip
+#: Ops on each element that torch does not tag so.
+_POINTWISE = frozenset({"_to_copy", "copy", "fill"})
 #: Of these, outputs without rows are sums over all blocks.
 _WITH_SUMS = ("native_layer_norm_backward", "_fused_rms_norm_backward", "layer_norm", "rms_norm")
 #: Ops over lists that look at a tensor as a whole.
@@ -141,7 +162,20 @@ class Independent:
         if grads is not None and rows is not None:
             grads = tuple(None if g is None else _narrowed(g, self.dim, n, rows) for g in grads)
         key = f"{case.key}-{entries[0]}" + (f"-{rows[0]}" if rows else "")
-        return dataclasses.replace(case, key=key, args=args, kwargs=kwargs, grads=grads, values={})
+        part = dataclasses.replace(case, key=key, args=args, kwargs=kwargs, grads=grads, values={})
+        return _with_parts_told(part, self.reduced)
+
+
+def _with_parts_told(block: Case, reduced: Reduced) -> Case:
+    """A block of a reduction over everything, by a call that tells all that the whole is made of."""
+    if reduced == "moments":
+        told = (("correction", 0), ("keepdim", False))
+        return dataclasses.replace(block, op="aten::var_mean.correction", args=(block.args[0], None), kwargs=told)
+    if reduced == "weighted":
+        names = _parameters(block)
+        args = tuple(_SUM if name == "reduction" else arg for name, arg in zip(names, block.args, strict=False))
+        return dataclasses.replace(block, args=args)
+    return block
 
 
 def _narrowed(spec: TensorSpec, dim: int, n: int, rows: tuple[int, int]) -> TensorSpec:
@@ -168,11 +202,15 @@ def _independent_parts(case: Case, out: tuple[int, ...]) -> Independent | None:
         return _lists(case, base, op)
     if base in _ROWS:
         return _rows(case, base)
+    if case.grads is None and base in _LOSSES:
+        return _loss(case)
+    if case.grads is None and base in _INDEXED:
+        return _beside_indices(case, base)
     if case.grads is None and base in _CHANNELS:
         return _channels(case, base)
     if case.grads is None and base.startswith("native_group_norm"):
         return _groups(case)
-    if torch.Tag.pointwise in op.tags and case.grads is None:
+    if (torch.Tag.pointwise in op.tags or base in _POINTWISE) and case.grads is None:
         dim = next((d for d, size in enumerate(out) if size > 1), None)
         return None if dim is None else Independent(dim, len(out), out[dim], None)
     return None
@@ -201,9 +239,44 @@ def _rows(case: Case, base: str) -> Independent | None:
         return None
     if free:
         return Independent(free[0], rank, first.sizes[free[0]], dict.fromkeys(names, free[0]))
+    if base in _MOMENTS:
+        return Independent(long[0], rank, first.sizes[long[0]], {names[0]: long[0]}, reduced="moments")
     if base not in _REDUCED or arguments_of(case).get("ord", 2) != 2:
         return None
     return Independent(long[0], rank, first.sizes[long[0]], {names[0]: long[0]}, reduced=_REDUCED[base])
+
+
+def _loss(case: Case) -> Independent | None:
+    """Of samples: [samples, classes, ...] and [samples, ...]."""
+    given = arguments_of(case)
+    first, target, reduction = (given.get(name) for name in ("self", "target", "reduction"))
+    if not isinstance(first, TensorSpec) or not isinstance(target, TensorSpec) or len(first.sizes) < 2:
+        return None
+    reduced: Reduced = "weighted" if reduction == 1 else "sum"
+    return Independent(0, len(first.sizes), first.sizes[0], {"self": 0, "target": 0}, reduced=reduced)
+
+
+def _beside_indices(case: Case, base: str) -> Independent | None:
+    """Along the longest dimension that no index goes along, and that all other operands have."""
+    given = arguments_of(case)
+    specs = {n: spec for n in _INDEXED[base].split() if isinstance(spec := given.get(n), TensorSpec)}
+    first = given.get("self")
+    if not isinstance(first, TensorSpec):
+        return None
+    rank, indices = len(first.sizes), given.get("indices", ())
+    if not isinstance(indices, tuple) or not all(_is_one_dimension(item) for item in indices):
+        return None
+    free = [d for d in range(len(indices), rank) if d != _dim_of(given, rank)]
+    behind = {d: rank - d for d in free}
+    free = [
+        d
+        for d in free
+        if all(len(s.sizes) >= behind[d] and s.sizes[-behind[d]] == first.sizes[d] for s in specs.values())
+    ]
+    dim = max(free, key=lambda d: first.sizes[d], default=None)
+    if dim is None or first.sizes[dim] < 2:
+        return None
+    return Independent(dim, rank, first.sizes[dim], {n: len(s.sizes) - behind[dim] for n, s in specs.items()})
 
 
 def _channels(case: Case, base: str) -> Independent | None:
@@ -231,6 +304,16 @@ def _groups(case: Case) -> Independent | None:
         return Independent(0, rank, n_images, dict.fromkeys(placed, 0), counts=frozenset(("N",)))
     names = {**dict.fromkeys(placed, 1), "weight": 0, "bias": 0}
     return Independent(1, rank, n_groups, names, counts=frozenset(("C", "group")))
+
+
+def _is_one_dimension(index: Arg) -> bool:
+    """Whether an index stands for one dimension of its operand: numbers, not a mask."""
+    return isinstance(index, TensorSpec) and index.dtype not in ("bool", "uint8")
+
+
+def _dim_of(given: Mapping[str, Arg], rank: int) -> int:
+    dim = given.get("dim")
+    return dim % rank if isinstance(dim, int) and rank else -1
 
 
 def _bound_together(case: Case, base: str, rank: int) -> set[int]:

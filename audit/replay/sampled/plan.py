@@ -9,10 +9,12 @@ from typing import Any
 
 import torch
 
+from audit.comparison import Layout
 from audit.replay.compare import Expected, fact_of
 from audit.replay.equivalents import equivalent_of
-from audit.replay.execute import call, with_mutated
+from audit.replay.execute import call, mutated_name, with_mutated
 from audit.replay.inputs import Bound, bind, storages_of, torch_dtype
+from audit.replay.layout import promised_layout
 from audit.replay.outcomes import attempt
 from audit.replay.overload import arguments_of, base_of, named_arguments, operand_names, resolve, written_operands
 from audit.replay.sampled.attention_calls import ATTENTIONS, attention_of, expected_of, is_covered
@@ -52,12 +54,13 @@ class Spooled:
 
 def expectations(case: Case, spooled: Spooled) -> dict[str, Expected] | None:
     """What is expected of each output, by name; None where the case is small, or of a kind that is computed whole."""
-    if case.op.partition("::")[0] != "aten" or standard_of(case).standard != "numeric":
+    standard = standard_of(case).standard
+    if case.op.partition("::")[0] != "aten" or standard == "metadata":
         return None
     nbytes = sum(storage.nbytes for storage in storages_of(case))
     if nbytes < _BYTES_LIMIT:
         return None
-    found = _linear_or_attention(case, spooled.operand, spooled.seed)
+    found = _linear_or_attention(case, spooled.operand, spooled.seed) if standard == "numeric" else None
     if found is None and (nbytes > BLOCKS_LIMIT_BYTES or _may_grow(case)):
         return _in_blocks(case, spooled, nbytes)
     return found
@@ -87,13 +90,26 @@ def _in_blocks(case: Case, spooled: Spooled, nbytes: int) -> dict[str, Expected]
     }
     standard = standard_of(case)
     blocked = Blocked(case, independent, spooled.contents, facts, spooled.measure)
+    layouts = _layouts(case, spooled.seed, outputs)
     return {
         name: Expected(
-            name, fact, "numeric", sampled=BlockOutput(blocked, name), facts_known=standard.keeps_dtype(name)
+            name,
+            fact,
+            *standard.of_output(name),
+            sampled=BlockOutput(blocked, name),
+            facts_known=standard.keeps_dtype(name),
+            layout=layouts[name] if standard.keeps_dtype(name) else "",
         )
         for name, fact in facts.items()
         if not standard.is_private(name)
     }
+
+
+def _layouts(case: Case, seed: int, outputs: Mapping[str, torch.Tensor]) -> dict[str, Layout]:
+    """What is promised of where each output lies; nothing of operands that are written."""
+    op, operands = resolve(case.op), bind(case, _on_meta, _META, seed).operands
+    changed = {mutated_name(operand_names(case)[position]) for position in written(case)}
+    return {n: "" if n in changed else promised_layout(case, op, operands, output) for n, output in outputs.items()}
 
 
 def moves_of(case: Case) -> dict[str, float]:
