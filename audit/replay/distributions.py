@@ -19,7 +19,6 @@ from audit.comparison import ChanceTest, Distribution
 from audit.replay.attention_dropout import attention_dropout
 from audit.replay.chances import (
     LEAST,
-    MOST,
     PAIRS,
     at_any_distance,
     correlations,
@@ -30,7 +29,7 @@ from audit.replay.chances import (
     row_of,
     sampled,
 )
-from audit.replay.compare import eps_of
+from audit.replay.compare import BLOCK, eps_of
 from audit.replay.counted_laws import binomial, gamma, geometric, poisson
 from audit.replay.overload import base_of
 
@@ -229,24 +228,33 @@ def _dropout(output: str, outputs: Outputs, arguments: Arguments) -> Distributio
     first = next(iter(outputs))
     if not torch.is_tensor(source) or p is None or not 0 < p < 1 or outputs[first].shape != source.shape:
         return None
-    x, name = source.detach().to(torch.float64), f"dropout({p:g})"
-    kept = outputs[first].to(torch.float64) != 0
-    limits = torch.finfo(source.dtype)
-    usable = (x.abs() > limits.smallest_normal) & (x.abs() < limits.max * (1 - p))
-    values = outputs[output]
-    if output == first:
-        wrong = _differs(values, x / (1 - p), kept & usable)
-        seen = kept.to(torch.float64)[usable]
-        return _flips(
-            name, sampled(seen), torch.full((min(seen.numel(), MOST),), 1.0 - p).double(), row_of(values), wrong
-        )
-    if values.dtype == torch.bool:
-        return Distribution(name, values.numel(), int(((values != kept) & usable).sum()))
-    gradient = arguments.get("gradient")
-    if gradient is None or values.shape != source.shape:
+    name, values, gradient = f"dropout({p:g})", outputs[output], arguments.get("gradient")
+    if output != first and values.dtype != torch.bool and (gradient is None or values.shape != source.shape):
         return None
-    wanted = torch.where(kept, gradient.to(torch.float64) / (1 - p), 0.0)
-    return Distribution(name, values.numel(), _differs(values, wanted, usable))
+    given = values if gradient is None else gradient.expand(values.shape)
+    lines = [tensor.detach().reshape(-1) for tensor in (source, outputs[first], values, given)]
+    n_wrong, flips = 0, []
+    for start in range(0, source.numel(), BLOCK):
+        x, result, of_it, incoming = (line[start : start + BLOCK] for line in lines)
+        kept, usable = result != 0, _usable(x, p)
+        if output == first:
+            n_wrong += _differs(of_it, x.to(torch.float64) / (1 - p), kept & usable)
+            flips.append(kept[usable])
+        elif values.dtype == torch.bool:
+            n_wrong += int(((of_it != kept) & usable).sum())
+        else:
+            wanted = torch.where(kept, incoming.to(torch.float64) / (1 - p), 0.0)
+            n_wrong += _differs(of_it, wanted, usable)
+    if output != first:
+        return Distribution(name, values.numel(), n_wrong)
+    seen = sampled(torch.cat(flips))
+    return _flips(name, seen, torch.full_like(seen, 1.0 - p), row_of(values), n_wrong)
+
+
+def _usable(x: torch.Tensor, p: float) -> torch.Tensor:
+    """Where an element that was kept can be told from one that was not, and is finite."""
+    limits, magnitude = torch.finfo(x.dtype), x.to(torch.float64).abs()
+    return (magnitude > limits.smallest_normal) & (magnitude < limits.max * (1 - p))
 
 
 def _differs(values: torch.Tensor, wanted: torch.Tensor, where: torch.Tensor) -> int:

@@ -17,7 +17,7 @@ from audit.replay.explain import with_explanations
 from audit.replay.factors import with_recomposed
 from audit.replay.host_memory import refusal
 from audit.replay.inputs import Bound, InputError, ValueFile, materialise, missing_values, torch_dtype
-from audit.replay.operands import narrow_operands, spooled_operands
+from audit.replay.operands import spooled_operands
 from audit.replay.overload import operand_names
 from audit.replay.prepared import Prepared
 from audit.replay.returned import (
@@ -142,8 +142,8 @@ class Reference:
         return read_spool(self._folder / f"{prepared.case.key}.inputs", prepared.index)
 
     def _operands(self, prepared: Prepared) -> Bound:
-        """The call bound to its operands as they were spooled."""
-        return self._runs.bound(prepared.case, narrow_operands(prepared.case, self._contents(prepared)))
+        """The call bound to its operands as they were spooled, which are not to be written."""
+        return self._runs.bound(prepared.case, spooled_operands(prepared.case, self._contents(prepared)))
 
     def _unchanged(self, prepared: Prepared, names: list[str]) -> dict[str, Expected]:
         """Expectations for operands that only the device has changed: they should be as they were."""
