@@ -64,6 +64,17 @@ class Sums:
         return found
 
 
+@dataclass(frozen=True)
+class _Block:
+    """Moments of a ``share`` of all elements, and their noise. Numbers, since a tensor keeps what it was made with."""
+
+    share: float
+    variance: float
+    mean: float
+    noise: float
+    noise_of_mean: float
+
+
 @dataclass
 class Moments:
     """Variance and mean of everything from those of the blocks (Chan, Golub and LeVeque). Their noise is not averaged
@@ -71,19 +82,20 @@ class Moments:
 
     case: Case
     facts: Mapping[str, TensorFact]
-    blocks: list[tuple[float, Expected, Expected]] = field(default_factory=list)
+    blocks: list[_Block] = field(default_factory=list)
 
     def add(self, found: Mapping[str, Expected], share: float) -> None:
         """``found``: variance without correction, and mean, of a ``share`` of all elements."""
         if {"output 0", "output 1"} <= found.keys():
-            self.blocks.append((share, found["output 0"], found["output 1"]))
+            variance, mean = found["output 0"], found["output 1"]
+            self.blocks.append(_Block(share, _value(variance), _value(mean), _most_noise(variance), _most_noise(mean)))
 
     def expected(self) -> dict[str, Expected]:
-        if not math.isclose(sum(share for share, *_ in self.blocks), 1.0, rel_tol=1e-6):
+        if not math.isclose(sum(block.share for block in self.blocks), 1.0, rel_tol=1e-6):
             return {}  # a block could not be measured
-        mean, noise_of_mean = self._average(2)
-        inner, noise = self._average(1)
-        between = sum(share * (_value(means) - mean) ** 2 for share, _, means in self.blocks)
+        mean, noise_of_mean = self._average("mean"), self._average("noise_of_mean")
+        inner, noise = self._average("variance"), self._average("noise")
+        between = sum(block.share * (block.mean - mean) ** 2 for block in self.blocks)
         n = _n_elements(self.case)
         degrees = n - _correction(self.case)
         variance = (inner + between) * n / degrees if degrees > 0 else math.nan
@@ -98,10 +110,8 @@ class Moments:
             for value, off in [values[name]]
         }
 
-    def _average(self, which: int) -> tuple[float, float]:
-        parts = [(block[0], block[1] if which == 1 else block[2]) for block in self.blocks]
-        value = sum(share * _value(part) for share, part in parts)
-        return value, sum(share * _most_noise(part) for share, part in parts)
+    def _average(self, name: str) -> float:
+        return float(sum(block.share * getattr(block, name) for block in self.blocks))
 
 
 def _value(expected: Expected) -> float:
