@@ -86,9 +86,7 @@ def _verdict(
 ) -> Verdict:
     predicted = run.header.evidence == "predicted"
     measurement = None if predicted else run.measurements.get(case.key)
-    arch = run.header.device.arch
-    found = _findings(case, measurement, run, thresholds, of_run)
-    findings = tuple(annotate(finding, case, measurement, arch, run.header.environment) for finding in found)
+    findings = _annotated(case, measurement, run, thresholds, of_run)
     status = status_of(findings)
     alternatives = _tried(case, run, status, thresholds, of_run)
     findings = (*findings, *([told] if (told := note(case, run, alternatives)) is not None else []))
@@ -121,6 +119,15 @@ def _verdict(
     )
 
 
+def _annotated(
+    case: Case, measurement: Measurement | None, run: Run, thresholds: Thresholds, of_run: Iterable[CaseRule]
+) -> tuple[Finding, ...]:
+    """What the rules say of it, and what is known of that."""
+    arch, environment = run.header.device.arch, run.header.environment
+    found = _findings(case, measurement, run, thresholds, of_run)
+    return tuple(annotate(finding, case, measurement, arch, environment) for finding in found)
+
+
 def _tried(
     case: Case, run: Run, status: Status, thresholds: Thresholds, of_run: Iterable[CaseRule]
 ) -> tuple[Tried, ...]:
@@ -128,7 +135,7 @@ def _tried(
     judged = []
     for alternative in run.alternatives.get(case.key, ()):
         changed = replace(changed_case(case, alternative.trial.change), key=case.key)
-        findings = tuple(_findings(changed, alternative.measurement, run, thresholds, of_run))
+        findings = _annotated(changed, alternative.measurement, run, thresholds, of_run)
         judged.append((alternative, findings, status_of(findings)))
     return tried(case, run, status, judged) if judged else ()
 

@@ -43,8 +43,9 @@ def _rank_us(row: Tried) -> float:
 
 def _row(alternative: Alternative, findings: tuple[Finding, ...], status: Status, effect: Effect, timed: bool) -> Tried:
     measurement = alternative.measurement
-    told = status != "supported" and effect != "as before"  # else the findings of the case say it
-    worst = next((f for f in findings if told and f.status == status), None)
+    told = effect != "as before"  # else the findings of the case say it
+    worst = next((f for f in findings if told and f.status == status != "supported"), None)
+    known = next((f.known.title for f in findings if told and f.known is not None and f.code.startswith("NUM")), "")
     ratios = [c.worst_ratio for c in measurement.comparisons if c.standard == "numeric"]
     ran = measurement.device.kind == "ok"
     return Tried(
@@ -52,7 +53,7 @@ def _row(alternative: Alternative, findings: tuple[Finding, ...], status: Status
         alternative.trial.what,
         effect,
         status,
-        measurement.device.message if effect == "not available" else worst.message if worst is not None else "",
+        measurement.device.message if effect == "not available" else worst.message if worst is not None else known,
         max(ratios, default=None),
         measurement.device_time.median_us if timed and ran and measurement.device_time is not None else None,
         measurement.peak_bytes if ran else None,
@@ -98,7 +99,8 @@ def note(case: Case, run: Run, rows: Sequence[Tried]) -> Finding | None:
         parts.append(f"run again as it was, it is {_words(again.status)}: the finding did not recur")
     if best is not None:
         verb = f"it is {_words(best.status)}" if best.effect == "cures" else "it is faster"
-        parts.append(f"with {best.what} {verb}{_cost(best, again)}")
+        behaviour = f" ({best.reason})" if best.reason and best.status == "supported" else ""
+        parts.append(f"with {best.what} {verb}{behaviour}{_cost(best, again)}")
     no_help = [row for row in others if row.effect == "no help"]
     if no_help:
         named = ", ".join(row.what for row in no_help[:_N_NAMED])

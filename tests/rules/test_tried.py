@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from audit.comparison import Explanation
 from audit.rules.judge import judge
 from audit.run_records import UNCHANGED, Alternative, Change, Run, Trial, Trying
 from audit.schema import Outcome, Path, Timing
@@ -15,10 +16,10 @@ FORCED = (("torch.backends.cuda.enable_flash_sdp", False),)
 CONTIGUOUS, DEFAULTS = Change(layout="contiguous"), Change(settings=())
 
 
-def verdict_of(build, case, before, *tried, backend="sim"):
+def verdict_of(build, case, before, *tried, backend="sim", arch=None):
     """The verdict of a case after alternatives: (name, what, change, measurement)."""
     alternatives = tuple(Alternative(Trial(case.key, name, what, change), found) for name, what, change, found in tried)
-    run = Run(build.header(backend), (case,), {case.key: before}, alternatives={case.key: alternatives})
+    run = Run(build.header(backend, arch), (case,), {case.key: before}, alternatives={case.key: alternatives})
     [verdict] = judge(run).verdicts
     return verdict
 
@@ -89,6 +90,20 @@ def test_a_finding_that_does_not_recur_is_told_and_cured_by_nothing(build):
     assert verdict.status == "divergent"
     assert [row.effect for row in verdict.tried] == ["did not recur", "no help"]
     assert "run again as it was, it is supported: the finding did not recur" in note_of(verdict).message
+
+
+def test_a_cure_whose_numbers_are_those_of_a_known_behaviour_is_one_and_says_so(build):
+    case = build.case("aten::convolution.default", settings=(("torch.backends.cudnn.enabled", False),))
+    wrong = build.measurement(build.comparison(worst_ratio=99.0))
+    tf32 = build.comparison(worst_ratio=99.0, explanations=(Explanation("tf32-operands", 16, 0, 0.01, 1.0),))
+    tried = [(UNCHANGED, "", Change(), wrong), ("torch_defaults", "defaults", DEFAULTS, build.measurement(tf32))]
+    verdict = verdict_of(build, case, wrong, *tried, backend="cuda", arch="sm_90")
+    assert [(row.effect, row.status) for row in verdict.tried[1:]] == [("cures", "supported")]
+    assert note_of(verdict).message.startswith(
+        "1 alternative tried; with defaults it is supported (TF32 rounds the operands of fp32 convolutions"
+    )
+    elsewhere = verdict_of(build, case, wrong, *tried, backend="hip", arch="gfx942")
+    assert [(row.effect, row.status) for row in elsewhere.tried[1:]] == [("no help", "divergent")]
 
 
 def test_what_is_not_available_or_crashed_is_no_help_and_the_cure_stands_before_it(build):
