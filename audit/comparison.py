@@ -87,7 +87,8 @@ class Explanation:
 
     The reference was computed again as the mechanism would have it: ``n_left`` elements are wrong against that, of
     ``n_wrong`` before. Over these, or over all where none is wrong: ``left_fraction`` is the rms error that is left
-    over the one before, ``size_fraction`` the rms of what the mechanism changes over it.
+    over the one before, ``size_fraction`` the rms of what the mechanism changes over it. Of an output in parts they are
+    over all elements that were compared, and ``sketch`` is that against the other reference.
     """
 
     mechanism: str
@@ -95,6 +96,7 @@ class Explanation:
     n_left: int
     left_fraction: float
     size_fraction: float
+    sketch: Sketch | None = None
 
 
 @dataclass(frozen=True)

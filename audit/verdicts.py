@@ -50,8 +50,8 @@ Effect: TypeAlias = Literal["cures", "faster", "no help", "not available", "as b
 
 @dataclass(frozen=True)
 class Tried:
-    """What one alternative gave. ``status`` and ``reason`` are what the rules say of it: its worst finding, or the known
-    behaviour that explains its numbers.
+    """What one alternative gave. ``status`` and ``reason`` are what the rules say of it: its worst finding, or what is
+    known to make its numbers.
 
     Times in microseconds and peaks in bytes, None where nothing was measured or times mean nothing.
     """

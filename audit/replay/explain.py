@@ -79,21 +79,24 @@ def explained(
     if not wanted:
         return found
     explanations: dict[str, list[Explanation]] = {result.name: [] for result in wanted}
-    for mechanism in _concerned(case):
+    for mechanism in concerned(case):
         instead = _outputs(case, mechanism, expected, fresh, run)
         for result in wanted:
             if result.name in instead:
                 measured = _measured(mechanism, result, expected[result.name], actual(result.name), instead)
                 explanations[result.name].append(measured)
-    return [dataclasses.replace(result, explanations=_best(explanations.get(result.name, []))) for result in found]
+    return [
+        dataclasses.replace(result, explanations=best_of_each(explanations.get(result.name, []))) for result in found
+    ]
 
 
-def _concerned(case: Case) -> list[Mechanism]:
+def concerned(case: Case) -> list[Mechanism]:
+    """The mechanisms that could act on the case, by its op and dtypes."""
     dtypes = [spec.dtype for spec in tensors_of(case.args, case.kwargs, case.grads)]
     return [mechanism for mechanism in MECHANISMS if mechanism.concerns(case, dtypes)]
 
 
-def _best(found: list[Explanation]) -> tuple[Explanation, ...]:
+def best_of_each(found: list[Explanation]) -> tuple[Explanation, ...]:
     """Of each name the variant that leaves least."""
     best: dict[str, Explanation] = {}
     for explanation in found:

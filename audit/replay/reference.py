@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from audit.replay.compare import Expected, fact_of, flat
 from audit.replay.cpu_runs import Contents, CpuRuns, n_bytes
 from audit.replay.execute import mutated_name
 from audit.replay.explain import with_explanations
+from audit.replay.explain_parts import explained_in_parts
 from audit.replay.factors import with_recomposed
 from audit.replay.host_memory import refusal
 from audit.replay.inputs import Bound, InputError, ValueFile, materialise, missing_values, torch_dtype
@@ -86,11 +88,13 @@ class Reference:
 
     def _sampled(self, case: Case, prepared: Prepared, contents: Contents) -> dict[str, Expected] | None:
         """What is expected of a case that is too large to be run whole; the inputs are read where they were spooled."""
-        spooled = Spooled(spooled_operands(case, contents), contents, self._measured, self._seed)
-        expected = expectations(case, spooled)
+        expected = self._in_parts(case, contents)
         if expected is not None:
             prepared.notes.append("too large to be computed whole on the CPU: compared in parts, and not timed there")
         return expected
+
+    def _in_parts(self, case: Case, contents: Contents) -> dict[str, Expected] | None:
+        return expectations(case, Spooled(spooled_operands(case, contents), contents, self._measured, self._seed))
 
     def _measured(self, case: Case, contents: Mapping[str, torch.Tensor]) -> dict[str, Expected]:
         """What is expected of a small case that is a part of another."""
@@ -135,6 +139,8 @@ class Reference:
         expected = prepared.expected
         if not any(_is_cast(expected[name], item) for name, item in outputs.items() if name in expected):
             comparisons = with_explanations(prepared, contents, comparisons, actual, self._runs)
+            again = partial(self._in_parts, prepared.case)
+            comparisons = explained_in_parts(prepared.case, comparisons, contents, actual, again)
         return [encode(comparison) for comparison in comparisons]
 
     def _contents(self, prepared: Prepared) -> Contents:

@@ -125,7 +125,7 @@ def _annotated(
     """What the rules say of it, and what is known of that."""
     arch, environment = run.header.device.arch, run.header.environment
     found = _findings(case, measurement, run, thresholds, of_run)
-    return tuple(annotate(finding, case, measurement, arch, environment) for finding in found)
+    return tuple(annotate(finding, case, measurement, arch, environment, thresholds) for finding in found)
 
 
 def _tried(

@@ -10,6 +10,7 @@ from audit.knowledge.known_behaviours import Behaviour, load_behaviours
 from audit.knowledge.tables import matches
 from audit.rules.arguments import dtypes_of, ops_of
 from audit.rules.recognised import recognised
+from audit.rules.thresholds import DEFAULT, Thresholds
 from audit.schema import Case, Measurement
 from audit.verdicts import Finding, Known
 
@@ -23,6 +24,7 @@ def annotate(
     measurement: Measurement | None,
     arch: str,
     environment: Mapping[str, str] | None = None,
+    thresholds: Thresholds = DEFAULT,
 ) -> Finding:
     """The finding with the first behaviour that fits its op, arch, dtype, code, phase, settings and errors; or it.
 
@@ -36,7 +38,7 @@ def annotate(
             continue
         if not _in_force(behaviour, case, environment or {}):
             continue
-        seen = _seen(behaviour, finding, case, measurement)
+        seen = _seen(behaviour, finding, case, measurement, thresholds)
         if seen is not False:
             told = replace(finding, known=as_known(behaviour, "" if seen else UNSEEN))
             return replace(told, status="supported") if seen and behaviour.explains else told
@@ -56,11 +58,13 @@ def _in_force(behaviour: Behaviour, case: Case, environment: Mapping[str, str]) 
     return True
 
 
-def _seen(behaviour: Behaviour, finding: Finding, case: Case, measurement: Measurement | None) -> bool | None:
+def _seen(
+    behaviour: Behaviour, finding: Finding, case: Case, measurement: Measurement | None, thresholds: Thresholds
+) -> bool | None:
     """Only findings about numbers have errors with a shape."""
     if not behaviour.shape or not finding.code.startswith("NUM"):
         return True
-    return recognised(behaviour.shape, finding, case, measurement)
+    return recognised(behaviour.shape, finding, case, measurement, thresholds)
 
 
 def as_known(behaviour: Behaviour, prefix: str = "") -> Known:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 
-from audit.comparison import Comparison
+from audit.comparison import Comparison, Sketch
+from audit.rules.thresholds import Thresholds
+from audit.rules.whole_output import allowed_variance, standing_out
 from audit.schema import Arg, Case, Measurement, TensorSpec
 from audit.verdicts import Finding
 
@@ -25,7 +27,9 @@ MOST_UNEVEN = 16.0
 _LEFT = {"mm": 0, "bmm": 0, "linear": 0, "matmul": 0, "addmm": 1, "baddbmm": 1, "_addmm_activation": 1}
 
 
-def recognised(shape: str, finding: Finding, case: Case, measurement: Measurement | None) -> bool | None:
+def recognised(
+    shape: str, finding: Finding, case: Case, measurement: Measurement | None, thresholds: Thresholds
+) -> bool | None:
     """``shape`` as in ``known_behaviours.json``: a mechanism, ``at most`` one, or ``sums-in-own-dtype``."""
     output = finding.data.get("output")
     comparison = next((c for c in measurement.comparisons if c.name == output), None) if measurement else None
@@ -37,11 +41,22 @@ def recognised(shape: str, finding: Finding, case: Case, measurement: Measuremen
     explanation = next((e for e in comparison.explanations if e.mechanism == name), None)
     if explanation is None:
         return False
+    if finding.code == "NUM212":
+        return _leaves_a_quiet_sketch(comparison.sketch, explanation.sketch, thresholds)
     if explanation.left_fraction <= LEFT_FRACTION:
         return True
     if explanation.n_wrong and explanation.n_left <= LEFT_ELEMENTS * explanation.n_wrong:
         return True
     return name != shape and explanation.size_fraction >= LEAST_SIZE
+
+
+def _leaves_a_quiet_sketch(before: Sketch | None, after: Sketch | None, thresholds: Thresholds) -> bool:
+    """No place stands out of what rounding leaves, or of the same share of the error all over as in single elements."""
+    if before is None or after is None or not after.scales:
+        return False
+    all_over = max((scale.excess / scale.n_summed for scale in before.scales if scale.name == "whole"), default=0.0)
+    allowed = max(allowed_variance(after, thresholds), LEFT_FRACTION**2 * all_over)
+    return math.isfinite(allowed) and standing_out(after, allowed, thresholds)[0] is None
 
 
 def _sums_in_own_dtype(comparison: Comparison, case: Case) -> bool:

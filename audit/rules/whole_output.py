@@ -24,10 +24,8 @@ def sketched(case: Case, measurement: Measurement, header: RunHeader, thresholds
 
 def _judged(comparison: Comparison, sketch: Sketch, thresholds: Thresholds) -> Iterator[Finding]:
     allowed = allowed_variance(sketch, thresholds)
-    chances = {scale: log10_chance(scale, allowed) for scale in sketch.scales}
-    worst = min(chances, key=lambda scale: chances[scale])
-    limit = math.log10(thresholds.sketch_chance / len(chances)) if thresholds.sketch_chance > 0 else -math.inf
-    if not chances[worst] < limit:
+    worst, chance = standing_out(sketch, allowed, thresholds)
+    if worst is None:
         return
     times = worst.excess / worst.n_summed
     yield Finding(
@@ -35,7 +33,7 @@ def _judged(comparison: Comparison, sketch: Sketch, thresholds: Thresholds) -> I
         "divergent",
         f"{comparison.name} is off {_where(sketch, worst)}: the errors there have {number(times)} times the "
         f"variance of {sketch.made_of}, {number(allowed)} times is allowed; a healthy output comes to this once in "
-        f"10^{min(-chances[worst], 300):.0f} (sketch of all {comparison.n_elements} elements)",
+        f"10^{min(-chance, 300):.0f} (sketch of all {comparison.n_elements} elements)",
         {
             "output": comparison.name,
             "scale": worst.name,
@@ -44,10 +42,18 @@ def _judged(comparison: Comparison, sketch: Sketch, thresholds: Thresholds) -> I
             "n_summed": worst.n_summed,
             "allowed": allowed,
             "typical": sketch.typical,
-            "log10_chance": max(chances[worst], -300.0),
+            "log10_chance": max(chance, -300.0),
             "n_elements": comparison.n_elements,
         },
     )
+
+
+def standing_out(sketch: Sketch, allowed: float, thresholds: Thresholds) -> tuple[SketchScale | None, float]:
+    """The least likely sum, None where a healthy output may have it, and the decimal logarithm of its chance."""
+    chances = {scale: log10_chance(scale, allowed) for scale in sketch.scales}
+    worst = min(chances, key=lambda scale: chances[scale])
+    limit = math.log10(thresholds.sketch_chance / len(chances)) if thresholds.sketch_chance > 0 else -math.inf
+    return (worst if chances[worst] < limit else None), chances[worst]
 
 
 def allowed_variance(sketch: Sketch, thresholds: Thresholds) -> float:
