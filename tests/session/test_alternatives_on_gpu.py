@@ -25,9 +25,10 @@ torch.manual_seed(0)
 query = torch.randn(4, 16, 2048, 64, device="cuda", dtype=torch.bfloat16)
 with sdpa_kernel(SDPBackend.MATH):
     F.scaled_dot_product_attention(query, query, query)
-image = torch.randn(32, 64, 56, 56, device="cuda", dtype=torch.bfloat16)  # in float32 the library's TF32 is no cure
+image, weight = torch.randn(32, 64, 56, 56, device="cuda"), torch.randn(64, 64, 3, 3, device="cuda")
 with torch.backends.cudnn.flags(enabled=False):
-    F.conv2d(image, torch.randn(64, 64, 3, 3, device="cuda", dtype=torch.bfloat16), padding=1)
+    F.conv2d(image, weight, padding=1)
+    F.conv2d(image.bfloat16(), weight.bfloat16(), padding=1)
 wide = torch.randn(2, 8, 512, 64, device="cuda")
 F.scaled_dot_product_attention(wide, wide[:, :2], wide[:, :2], enable_gqa=True)
 """
@@ -41,14 +42,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "run"
 
 
-def notes(folder: Path, op: str) -> list[dict[str, Any]]:
-    """What FBK320 says of the cases of an op, under settings of the program first."""
+def notes(folder: Path, op: str, dtype: str = "") -> list[dict[str, Any]]:
+    """What FBK320 says of the cases of an op, and of a dtype, under settings of the program first."""
     verdicts = json.loads((folder / "summary.json").read_text())["verdicts"]
     found = [
         (" under " not in verdict["signature"], finding)
         for verdict in verdicts
         for finding in verdict["findings"]
-        if verdict["op"] == op and finding["code"] == "FBK320"
+        if verdict["op"] == op and verdict["signature"].startswith(dtype) and finding["code"] == "FBK320"
     ]
     return [finding for _, finding in sorted(found, key=lambda item: item[0])]
 
@@ -60,10 +61,17 @@ def test_attention_held_to_math_is_cured_with_less_time_and_memory(folder: Path)
     assert data["peak_bytes_with"] < data["peak_bytes_without"] / 2
 
 
-def test_a_convolution_without_its_library_is_cured_by_the_switch_being_left_on(folder: Path) -> None:
-    [note] = notes(folder, "aten::convolution.default")
+@pytest.mark.parametrize("dtype", ["bf16", "f32"])
+def test_a_convolution_without_its_library_is_cured_by_the_switch_being_left_on(folder: Path, dtype: str) -> None:
+    [note] = notes(folder, "aten::convolution.default", dtype)
     assert note["data"]["effect"] == "cures"
     assert note["data"]["device_us_with"] < note["data"]["device_us_without"]
+
+
+@pytest.mark.skipif(torch.version.hip is not None, reason="MIOpen computes float32 convolutions in float32")
+def test_a_cure_that_is_less_exact_says_so(folder: Path) -> None:
+    [note] = notes(folder, "aten::convolution.default", "f32")
+    assert "TF32" in note["message"]
 
 
 def test_an_attention_of_grouped_queries_in_float32_says_why_it_went_to_math(folder: Path) -> None:
