@@ -110,7 +110,14 @@ def norms(some):
         yield Build.case("aten::native_group_norm.default", image, weight, some(2, (12,)), *sizes, 1e-5)
         grad, mask = some(4, image.sizes), (True, True, True)
         yield Build.case("aten::native_group_norm_backward.default", grad, image, *stats, weight, *sizes, mask)
+        operands = some(0, image.sizes, requires_grad=True), 4, some(1, (12,), requires_grad=True), some(2, (12,))
+        yield Build.case("aten::group_norm.default", *operands, 1e-5, grads=(some(3, image.sizes),))
     channels = [some(k, (12,), "float32") for k in range(1, 7)]
+    image, *learned = (
+        some(k, s, "float32", requires_grad=True) for k, s in ((0, (3, 12, 5, 10)), (1, (12,)), (2, (12,)))
+    )
+    given = image, *learned, *channels[2:4], True, 0.1, 1e-5, False
+    yield Build.case("aten::batch_norm.default", *given, grads=(some(9, image.sizes, "float32"),))
     for strides in ((600, 50, 10, 1), (600, 1, 120, 12)):  # as images usually lie, and with channels last
         image, grad = (some(k, (3, 12, 5, 10), strides=strides) for k in (0, 9))
         yield Build.case("aten::native_batch_norm.default", image, *channels[:4], True, 0.1, 1e-5)

@@ -64,6 +64,7 @@ _BATCH_NORM_BACKWARD = "input:1 weight:0 running_mean:0 running_var:0 save_mean:
 #: Ops over channels (of the gradient of an embedding: columns), each with the dimension of every operand that has them.
 _CHANNELS = {
     **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update"), _BATCH_NORM),
+    "batch_norm": _BATCH_NORM,
     **dict.fromkeys(("miopen_batch_norm", "cudnn_batch_norm"), _BATCH_NORM),
     "native_batch_norm_backward": f"{_BATCH_NORM_BACKWARD} grad_out:1 save_invstd:0",
     "batch_norm_backward": f"{_BATCH_NORM_BACKWARD} grad_out:1 save_var:0",
@@ -71,6 +72,8 @@ _CHANNELS = {
     "cudnn_batch_norm_backward": f"{_BATCH_NORM_BACKWARD} grad_output:1 save_var:0",
     "embedding_dense_backward": "grad_output:-1",
 }
+#: Of these, calls that are traced with their gradients, which have the same channels.
+_WITH_CHANNELS = ("batch_norm",)
 #: Reductions over everything: how what the blocks give is put together.
 _REDUCED: Mapping[str, Reduced] = {"sum": "sum", "mean": "mean", "linalg_vector_norm": "norm"}
 #: Those of which a block gives its variance and mean, whatever the whole asks for.
@@ -206,9 +209,9 @@ def _independent_parts(case: Case, out: tuple[int, ...]) -> Independent | None:
         return _loss(case)
     if case.grads is None and base in _INDEXED:
         return _beside_indices(case, base)
-    if case.grads is None and base in _CHANNELS:
+    if base in _CHANNELS and (case.grads is None or base in _WITH_CHANNELS):
         return _channels(case, base)
-    if case.grads is None and base.startswith("native_group_norm"):
+    if base == "group_norm" or (case.grads is None and base.startswith("native_group_norm")):
         return _groups(case)
     if (torch.Tag.pointwise in op.tags or base in _POINTWISE) and case.grads is None:
         dim = next((d for d, size in enumerate(out) if size > 1), None)
@@ -294,7 +297,8 @@ def _channels(case: Case, base: str) -> Independent | None:
 def _groups(case: Case) -> Independent | None:
     """Of a group norm: its images, or of a single one its groups."""
     given = dict(_named(case))
-    first, n_images, n_groups = given.get("input"), given.get("N"), given.get("group")
+    first, n_groups = given.get("input"), given.get("group", given.get("num_groups"))
+    n_images = given.get("N", first.sizes[0] if isinstance(first, TensorSpec) and first.sizes else 0)
     if not isinstance(first, TensorSpec) or not isinstance(n_images, int) or not isinstance(n_groups, int):
         return None
     rank, placed = len(first.sizes), ("input", "grad_out", "mean", "rstd")
@@ -303,7 +307,7 @@ def _groups(case: Case) -> Independent | None:
     if n_images > 1:
         return Independent(0, rank, n_images, dict.fromkeys(placed, 0), counts=frozenset(("N",)))
     names = {**dict.fromkeys(placed, 1), "weight": 0, "bias": 0}
-    return Independent(1, rank, n_groups, names, counts=frozenset(("C", "group")))
+    return Independent(1, rank, n_groups, names, counts=frozenset(("C", "group", "num_groups")))
 
 
 def _is_one_dimension(index: Arg) -> bool:
