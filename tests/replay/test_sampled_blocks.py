@@ -19,6 +19,7 @@ from audit.replay.operands import narrow_operands
 from audit.replay.overload import resolve
 from audit.replay.reference import Reference
 from audit.replay.sampled import blocks, plan
+from audit.replay.sampled.independent import independent_parts
 from audit.replay.spool import read_spool, write_spool
 from tests.replay.conftest import Build
 
@@ -235,6 +236,15 @@ def test_an_error_in_a_list_is_found_in_its_entry(tmp_path: Path, in_blocks):
     found, _ = judged(case, tmp_path, spoil)
     assert {name for name, c in found.items() if c.n_nan_mismatch} == {"self[3] (mutated)"}
     assert found["self[3] (mutated)"].worst_index == (95, 79)
+
+
+@pytest.mark.parametrize(("op", "given"), [("neg", ()), ("sum", ()), ("var.correction", (None,))])
+def test_two_long_rows_are_cut_as_well(op, given):
+    case = Build.case(f"aten::{op}" if "." in op else f"aten::{op}.default", tensor((2, 1 << 22), "int8"), *given)
+    independent = independent_parts(case, (2, 1 << 22), 1 << 23)
+    assert independent is not None
+    assert len(list(blocks.blocks_of(case, independent))) > 1
+    assert independent.dim == 1
 
 
 def test_a_block_that_cannot_be_measured_is_told(tmp_path: Path, in_blocks, monkeypatch):

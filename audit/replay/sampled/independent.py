@@ -88,6 +88,8 @@ _INDEXED = {
     "index_add": "self source", "index_copy": "self source", "index_put": "self values",
     "_index_put_impl": "self values", "_unsafe_index_put": "self values",
 }  # fmt: skip
+#: So many rows can be cut into blocks of any size.
+_MANY_ROWS = 256
 #: Ops on each element that torch does not tag so.
 _POINTWISE = frozenset({"_to_copy", "copy", "fill"})
 #: Of these, outputs without rows are sums over all blocks.
@@ -214,8 +216,8 @@ def _independent_parts(case: Case, out: tuple[int, ...]) -> Independent | None:
     if base == "group_norm" or (case.grads is None and base.startswith("native_group_norm")):
         return _groups(case)
     if (torch.Tag.pointwise in op.tags or base in _POINTWISE) and case.grads is None:
-        dim = next((d for d, size in enumerate(out) if size > 1), None)
-        return None if dim is None else Independent(dim, len(out), out[dim], None)
+        free = [d for d, size in enumerate(out) if size > 1]
+        return Independent(dim := _finest(out, free), len(out), out[dim], None) if free else None
     return None
 
 
@@ -241,12 +243,17 @@ def _rows(case: Case, base: str) -> Independent | None:
     if not long or (case.grads is not None and (base not in _WITH_SUMS or free[:1] != long[:1])):
         return None
     if free:
-        return Independent(free[0], rank, first.sizes[free[0]], dict.fromkeys(names, free[0]))
+        dim = free[0] if case.grads is not None else _finest(first.sizes, free)
+        return Independent(dim, rank, first.sizes[dim], dict.fromkeys(names, dim))
     if base in _MOMENTS:
-        return Independent(long[0], rank, first.sizes[long[0]], {names[0]: long[0]}, reduced="moments")
+        return Independent(
+            dim := _finest(first.sizes, long), rank, first.sizes[dim], {names[0]: dim}, reduced="moments"
+        )
     if base not in _REDUCED or arguments_of(case).get("ord", 2) != 2:
         return None
-    return Independent(long[0], rank, first.sizes[long[0]], {names[0]: long[0]}, reduced=_REDUCED[base])
+    return Independent(
+        dim := _finest(first.sizes, long), rank, first.sizes[dim], {names[0]: dim}, reduced=_REDUCED[base]
+    )
 
 
 def _loss(case: Case) -> Independent | None:
@@ -308,6 +315,11 @@ def _groups(case: Case) -> Independent | None:
         return Independent(0, rank, n_images, dict.fromkeys(placed, 0), counts=frozenset(("N",)))
     names = {**dict.fromkeys(placed, 1), "weight": 0, "bias": 0}
     return Independent(1, rank, n_groups, names, counts=frozenset(("C", "group", "num_groups")))
+
+
+def _finest(sizes: tuple[int, ...], free: list[int]) -> int:
+    """The first dimension of ``free``, whose rows lie side by side; of few rows, which are long, the longest one."""
+    return next((dim for dim in free if sizes[dim] >= _MANY_ROWS), max(free, key=lambda dim: sizes[dim]))
 
 
 def _is_one_dimension(index: Arg) -> bool:
