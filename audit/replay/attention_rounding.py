@@ -24,6 +24,7 @@ from audit.schema import Case
 _SINGLE = Precision(torch.float32)
 
 
+@torch.no_grad()
 def attention_rounding(case: Case, bound: Bound) -> Mapping[str, Tensor]:
     """The deviation of each element of the gradients of query and key, flat, by the names that the call gives them."""
     base = base_of(case.op)
