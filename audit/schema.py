@@ -81,7 +81,7 @@ Pattern: TypeAlias = Literal["", "lower", "upper", "prefix", "suffix", "block"]
 
 @dataclass(frozen=True)
 class Values:
-    """What is known of one tensor argument's values, over the calls that were sampled (1, 2, 4, 8, ...).
+    """What is known of one tensor argument's values, over the calls that were looked at (the first ones, 64, 128, ...).
 
     ``stored`` is true when the exact values of one call are in the opset's value file under ``<key>/<position>``;
     otherwise inputs are synthesised from the statistics, which are over finite elements. ``minimum`` and ``maximum``

@@ -22,7 +22,7 @@ class Record:
     """One signature while the program runs.
 
     ``n_missed``: calls below a composite that should have been recorded. ``inside``: calls that an op of the program's
-    own made, by its name.
+    own made, by its name. ``looked_at``: whether the values of the latest call were.
     """
 
     func: Any
@@ -35,6 +35,7 @@ class Record:
     n_calls: int = 0
     n_recomputed: int = 0
     n_missed: int = 0
+    looked_at: bool = False
     modules: Counter[str] = field(default_factory=Counter)
     sources: Counter[str] = field(default_factory=Counter)
     inside: Counter[str] = field(default_factory=Counter)

@@ -326,7 +326,7 @@ class Recording(TorchDispatchMode):
 
     def _grad_sampler(self, record: Record) -> GradSampler | None:
         """Looks at the gradients of a call whose operands were looked at."""
-        if self.values is None or not _is_power_of_two(record.n_calls):
+        if self.values is None or not record.looked_at:
             return None
         values = self.values
 
@@ -385,7 +385,8 @@ class Recording(TorchDispatchMode):
                 record.modules[place[0]] += 1
             if len(record.sources) < MAX_PLACES:
                 record.sources[place[1]] += 1
-            if self.values is not None and _is_power_of_two(record.n_calls):
+            record.looked_at = self.values is not None and record.kept.is_looked_at(record.n_calls)
+            if record.looked_at:
                 self._sample(record, folding.tensors)
         return record
 
@@ -404,7 +405,8 @@ class Recording(TorchDispatchMode):
             return
         with self._looking():
             exact = _EXACT_POSITIONS.get(record.op, frozenset())
-            self.values.sample(dict(enumerate(tensors)), record.kept, exact)
+            elementwise = torch.Tag.pointwise in record.func.tags
+            self.values.sample(dict(enumerate(tensors)), record.kept, exact, elementwise)
 
     def _whereabouts(self) -> tuple[tuple[str, str], Phase | None, bool]:
         """(module, source line), phase and whether it is recomputation; phase None inside a composite's backward."""
@@ -445,10 +447,6 @@ def _marked(accelerator: bool, func: Any, output: Any) -> Any:
 def _is_capturing() -> bool:
     """Whether the program records a CUDA graph, of which looks at values would become a part."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
-
-
-def _is_power_of_two(n: int) -> bool:
-    return n & (n - 1) == 0
 
 
 def _next_node_number() -> int:

@@ -1,8 +1,9 @@
 """What values an op's arguments held: exact copies within a budget, else their distribution.
 
-Calls 1, 2, 4, 8, ... of a signature are looked at, before the op runs. Integers and booleans are kept exactly; floats
-are kept from the sampled call with the largest finite magnitude. On a GPU the work is queued behind the program's
-own kernels and read when it is done, so that the program is never made to wait.
+The first calls of a signature are looked at, then calls 64, 128, 256, ..., before the op runs (``is_looked_at``).
+Integers and booleans are kept exactly; the copies come from the looked-at call with the largest finite magnitude, among
+those of like magnitude from the one with the most rarities (``audit.tracer.rarities``). On a GPU the work is queued
+behind the program's own kernels and read when it is done, so that the program is never made to wait.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import torch
 from audit.errors import UnfinishedError
 from audit.opset.tensors import write_tensors
 from audit.schema import Values
+from audit.tracer.rarities import Worth, rarities_of
 from audit.tracer.structure import structure_of, with_structure
 
 #: Float tensors above this are described, not kept: a weight's distribution replays as well as its values, and the
@@ -31,6 +33,10 @@ DEFAULT_MEMORY_BYTES = 256 << 20
 #: Mean, deviation, zeros and subnormals come from at most this many evenly spaced elements: one pass over the whole
 #: tensor (for its extremes) costs about a copy, and five would not be bookkeeping any more.
 SAMPLED_ELEMENTS = 1 << 16
+
+#: The calls of a signature that are all looked at, and the elements after which only calls 1, 2, 4, 8, ... are.
+FIRST_CALLS = 32
+FIRST_ELEMENTS = 1 << 22
 
 #: A float tensor that reaches below this and not above 0 is taken for an additive mask.
 _MASK_LIMIT = -1e4
@@ -62,7 +68,13 @@ class KeptCall:
 
     values: dict[int, Values] = field(default_factory=dict)
     spans: dict[int, Span] = field(default_factory=dict)
-    magnitude: float = -1.0
+    worth: Worth = field(default_factory=Worth)
+    n_elements: int = 0
+
+    def is_looked_at(self, n_calls: int) -> bool:
+        """Whether call number ``n_calls`` is: a rare one may be any, and looks at large tensors take time."""
+        early = n_calls <= FIRST_CALLS and self.n_elements < FIRST_ELEMENTS
+        return early or n_calls & (n_calls - 1) == 0
 
 
 @dataclass
@@ -73,6 +85,7 @@ class _Look:
     dtype: torch.dtype
     n_elements: int
     extremes: torch.Tensor
+    n_rarities: torch.Tensor
     moments: torch.Tensor | None = None
     structure: torch.Tensor | None = None
     span: torch.Tensor | None = None
@@ -108,17 +121,31 @@ class ValueRecorder:
         self._n_spilled = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
-    def sample(self, tensors: Mapping[int, torch.Tensor], kept: KeptCall, exact: Container[int] = ()) -> None:
-        """Looks at the tensors of one call, by position. ``exact`` positions are copied even as large floats."""
+    def sample(
+        self,
+        tensors: Mapping[int, torch.Tensor],
+        kept: KeptCall,
+        exact: Container[int] = (),
+        elementwise: bool = False,
+    ) -> None:
+        """Looks at the tensors of one call, by position. ``exact`` positions are copied even as large floats.
+
+        ``elementwise``: each result of the op comes from one place of its operands.
+        """
+        kept.n_elements += sum(tensor.numel() for tensor in tensors.values())
         self._settle(wait=False)
         # Neither the program's tensor subclasses nor its function modes (a default device) have a part in these looks.
         with torch.no_grad(), torch._C.DisableTorchFunction():
             raws = {position: _raw(tensor) for position, tensor in tensors.items() if tensor.numel()}
             wanted = {position for position, raw in raws.items() if self._affordable(raw, position in exact)}
+            looks = {
+                position: _look_at(raw, position in wanted, position in exact, elementwise)
+                for position, raw in raws.items()
+            }
             if any(raw.is_cuda for raw in raws.values()):
-                self._queue(raws, kept, wanted, exact)
+                self._queue(raws, looks, kept, wanted)
             else:
-                self._take(raws, kept, wanted, exact)
+                self._take(raws, looks, kept, wanted)
 
     def _affordable(self, raw: torch.Tensor, exact: bool) -> bool:
         n_bytes = span_elements(raw) * raw.element_size()
@@ -127,36 +154,27 @@ class ValueRecorder:
         return raw.dtype in _SAFETENSORS_DTYPES and n_bytes <= limit
 
     def _take(
-        self, raws: Mapping[int, torch.Tensor], kept: KeptCall, wanted: Container[int], exact: Container[int]
+        self, raws: Mapping[int, torch.Tensor], looks: Mapping[int, _Look], kept: KeptCall, wanted: Container[int]
     ) -> None:
-        looks = {
-            position: _Look(raw, raw.dtype, raw.numel(), _extremes(raw))
-            if position in wanted
-            else _description(raw, position in exact)
-            for position, raw in raws.items()
-        }
-        if _call_magnitude(looks) > kept.magnitude:
+        if _worth_of(looks).surpasses(kept.worth):
             for position, look in looks.items():
                 if position in wanted:
                     look.span = span_of(raws[position]).clone()
         self._accept(kept, looks)
 
     def _queue(
-        self, raws: Mapping[int, torch.Tensor], kept: KeptCall, wanted: Container[int], exact: Container[int]
+        self, raws: Mapping[int, torch.Tensor], looks: Mapping[int, _Look], kept: KeptCall, wanted: Container[int]
     ) -> None:
-        """Starts the same work on the GPU and its copies to pinned memory, behind an event."""
-        looks: dict[int, _Look] = {}
-        for position, raw in raws.items():
-            if position in wanted:
-                look = _Look(None, raw.dtype, raw.numel(), _to_pinned(_extremes(raw)), span=_to_pinned(span_of(raw)))
-            else:
-                look = _description(raw, position in exact)
-                moments, structure = (None if t is None else _to_pinned(t) for t in (look.moments, look.structure))
-                look = _Look(None, raw.dtype, raw.numel(), _to_pinned(look.extremes), moments, structure)
-            looks[position] = look
+        """Starts the copies of the looks' numbers, and of the tensors, to pinned memory, behind an event."""
+        copied: dict[int, _Look] = {}
+        for position, look in looks.items():
+            moments, structure = (None if t is None else _to_pinned(t) for t in (look.moments, look.structure))
+            span = _to_pinned(span_of(raws[position])) if position in wanted else None
+            extremes, n_rarities = _to_pinned(look.extremes), _to_pinned(look.n_rarities)
+            copied[position] = _Look(None, look.dtype, look.n_elements, extremes, n_rarities, moments, structure, span)
         event = torch.cuda.Event()
         event.record()
-        self._pending.append(_Pending(kept, looks, event))
+        self._pending.append(_Pending(kept, copied, event))
 
     def _settle(self, wait: bool) -> None:
         """Takes in the GPU samples that are done, in order; with ``wait``, all of them."""
@@ -166,11 +184,11 @@ class ValueRecorder:
             self._accept(first.kept, first.looks)
 
     def _accept(self, kept: KeptCall, looks: Mapping[int, _Look]) -> None:
-        magnitude = _call_magnitude(looks)
+        worth = _worth_of(looks)
         for position, look in looks.items():
             kept.values[position] = _merge(kept.values.get(position, Values()), look)
-        if magnitude > kept.magnitude:
-            kept.magnitude = magnitude
+        if worth.surpasses(kept.worth):
+            kept.worth = worth
             self._replace(kept, {position: look.span for position, look in looks.items() if look.span is not None})
 
     def _replace(self, kept: KeptCall, spans: Mapping[int, torch.Tensor]) -> None:
@@ -332,9 +350,14 @@ def _to_pinned(tensor: torch.Tensor) -> torch.Tensor:
     return host.copy_(tensor, non_blocking=True)
 
 
-def _call_magnitude(looks: Mapping[int, _Look]) -> float:
-    """The largest finite magnitude among a call's tensors."""
-    return max((_magnitude(look) for look in looks.values()), default=0.0)
+def _worth_of(looks: Mapping[int, _Look]) -> Worth:
+    """Magnitudes are finite ones. Indices do not outweigh numbers."""
+    numbers = [look for look in looks.values() if look.dtype.is_floating_point or look.dtype.is_complex]
+    return Worth(
+        magnitude=max(map(_magnitude, numbers or looks.values()), default=0.0),
+        n_rarities=sum(int(look.n_rarities) for look in looks.values()),
+        largest=max(map(_magnitude, looks.values()), default=0.0),
+    )
 
 
 def _magnitude(look: _Look) -> float:
@@ -374,17 +397,24 @@ def _merge(values: Values, look: _Look) -> Values:
     )
 
 
-def _description(raw: torch.Tensor, mask: bool) -> _Look:
+def _look_at(raw: torch.Tensor, wanted: bool, exact: bool, elementwise: bool) -> _Look:
+    """``wanted``: a copy may be kept, which needs no description."""
+    extremes = _extremes(raw)
+    look = _Look(raw, raw.dtype, raw.numel(), extremes, rarities_of(raw, extremes, elementwise))
+    return look if wanted else _described(look, raw, exact)
+
+
+def _described(look: _Look, raw: torch.Tensor, mask: bool) -> _Look:
     """A look at a tensor of which no copy is kept; ``mask``: a float one that is 0 where it lets something through."""
     integral = not (raw.is_floating_point() or raw.is_complex())
     structure = structure_of(raw) if integral else structure_of(raw == 0) if mask and raw.is_floating_point() else None
-    return _Look(raw, raw.dtype, raw.numel(), _extremes(raw), _moments(raw), structure)
+    return dataclasses.replace(look, moments=_moments(raw), structure=structure)
 
 
 def described(raw: torch.Tensor, values: Values) -> Values:
     """``values`` with the distribution and structure of ``raw``, whose copy they were kept with."""
     mask = values.minimum is not None and values.minimum < _MASK_LIMIT
-    look = _description(raw, mask)
+    look = _described(_look_at(raw, wanted=True, exact=mask, elementwise=False), raw, mask)
     found = _merge(Values(), look)
     return dataclasses.replace(
         found,

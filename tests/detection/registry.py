@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.detection import (
+    invented_calls,
     invented_elementwise,
     invented_factors,
     invented_indexing,
@@ -36,6 +37,7 @@ INVENTED: tuple[Fault, ...] = (
     *invented_memory.FAULTS,
     *invented_parts.FAULTS,
     *invented_networks.FAULTS,
+    *invented_calls.FAULTS,
 )
 
 BY_NAME = {fault.name: fault for fault in (*REPORTED, *INVENTED)}

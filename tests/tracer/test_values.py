@@ -13,7 +13,7 @@ from safetensors import safe_open
 from audit.errors import UnfinishedError
 from audit.schema import Source, Values
 from audit.tracer.recorder import Recorder
-from audit.tracer.values import ValueRecorder
+from audit.tracer.values import FIRST_CALLS, FIRST_ELEMENTS, ValueRecorder
 
 
 def capture(
@@ -53,11 +53,55 @@ def test_integers_are_kept_where_floats_have_no_budget_left(tmp_path: Path) -> N
     assert values["aten::index_select.default"][0].stored is False
 
 
-def test_floats_come_from_the_sampled_call_with_the_largest_finite_magnitude(tmp_path: Path) -> None:
+def test_floats_come_from_the_call_with_the_largest_finite_magnitude(tmp_path: Path) -> None:
     calls = [torch.full((2,), magnitude) for magnitude in (1.0, 9.0, 100.0, 4.0)]
     _, kept = capture(tmp_path, lambda: [call.exp() for call in calls])
-    # Calls 1, 2 and 4 are looked at; 100 was in call 3.
-    assert kept["aten::exp.default/0"].tolist() == [9.0, 9.0]
+    assert kept["aten::exp.default/0"].tolist() == [100.0, 100.0]
+
+
+def test_of_many_calls_only_the_first_and_every_power_of_two_are_looked_at(tmp_path: Path) -> None:
+    calls = [torch.full((2,), 100.0 if n == FIRST_CALLS else 1.0 + (n == 2 * FIRST_CALLS - 1)) for n in range(80)]
+    values, kept = capture(tmp_path, lambda: [call.exp() for call in calls])
+    assert kept["aten::exp.default/0"].tolist() == [2.0, 2.0]
+    assert values["aten::exp.default"][0].n_sampled == FIRST_CALLS + 1
+
+
+def test_of_large_tensors_only_every_power_of_two_is_looked_at(tmp_path: Path) -> None:
+    x = torch.ones(FIRST_ELEMENTS // 2)
+    values, _ = capture(tmp_path, lambda: [x.neg() for _ in range(7)])
+    assert values["aten::neg.default"][0].n_sampled == 3  # 1 and 2, which are all that fit, and 4
+
+
+ORDINARY = torch.tensor([[1.0, -2.0, 3.0], [-4.0, 5.0, -6.0], [7.0, -8.0, 9.0]])
+
+
+@pytest.mark.parametrize(
+    "rare",
+    [
+        torch.tensor([[1.0, -2.0, 3.0], [0.0, 0.0, 0.0], [4.0, -5.0, 6.0]]),  # an empty row
+        torch.tensor([[1.0, 2.0, -3.0], [-4.0, 2.0, 5.0], [6.0, 2.0, 1.0]]),  # a feature without variance
+        torch.tensor([[1.0, -2.0, 3.0], [-0.0, 4.0, -5.0], [6.0, -7.0, 8.0]]),
+        torch.tensor([[1.0, -2.0, 3.0], [1e-40, 4.0, -5.0], [6.0, -7.0, 8.0]]),
+    ],
+)
+def test_of_calls_of_like_magnitude_the_one_with_rare_values_is_kept(tmp_path: Path, rare: torch.Tensor) -> None:
+    _, kept = capture(tmp_path, lambda: [x @ x for x in (ORDINARY, ORDINARY + 0.5, rare, ORDINARY)])
+    assert torch.equal(kept["aten::mm.default/0"], rare.flatten())
+
+
+def test_nan_is_rare_only_where_it_hides_nothing(tmp_path: Path) -> None:
+    few = torch.linspace(-3, 3, 64)
+    few[5] = float("nan")
+    for op, kept_one in ((torch.relu, few), (torch.sum, torch.linspace(-3, 3, 64))):
+        _, kept = capture(tmp_path, lambda op=op: [op(x) for x in (torch.linspace(-3, 3, 64), few)])
+        [stored] = [value for name, value in kept.items() if value.numel() == 64]
+        assert torch.equal(stored.isnan(), kept_one.isnan())
+
+
+def test_an_index_does_not_outweigh_rare_numbers(tmp_path: Path) -> None:
+    table, plain, repeated = torch.randn(200, 2), torch.arange(100, 104), torch.tensor([7, 7, 7, 7])
+    _, kept = capture(tmp_path, lambda: [table.index_select(0, index) for index in (plain, repeated)])
+    assert kept["aten::index_select.default/1"].tolist() == [7, 7, 7, 7]
 
 
 def test_operands_of_one_case_are_kept_from_the_same_call(tmp_path: Path) -> None:
