@@ -90,6 +90,15 @@ class CpuRuns:
         run = self.run(wide_case, op, contents, operand)
         return (run.by_name(case, mutated), run.cpu_seconds) if isinstance(run, CpuRun) else ({}, 0.0)
 
+    def shifted(self, case: Case, op: Op, contents: Contents, mutated: list[int]) -> list[Outputs]:
+        """fp64 outputs with all of one operand some rounding steps larger, and smaller; for each operand."""
+        wide_case = widen.widened(case)
+        by = ((name, shift) for name in widen.movable(case) for shift in (1, -1))
+        return [
+            self.outputs(wide_case, op, contents, mutated, widen.operands(case, contents, None, name, shift=shift))
+            for name, shift in by
+        ]
+
     def moved_narrow(self, case: Case, contents: Contents, mutated: list[int]) -> Outputs:
         """What moved inputs give in the case's own dtypes."""
         moved = widen.moved_contents(case, contents, self.seed)

@@ -36,7 +36,7 @@ def expected_of(
     largest, rms = error_between(same, elements)
     noise = max(largest, change(moved, name, elements), step)
     changed = [flat(run[name]) for run in moved if name in run and run[name].numel() == elements.numel()]
-    if same.dtype in _DOUBLE:
+    if same.dtype in _DOUBLE and locality != "jump":
         locality = "output"  # its own error, which is not known, may be all that makes an element noisy
     local = local_noise(locality, fact.sizes, same.dtype, same, elements, changed, noise)
     return Expected(name, fact, kind, why, same, elements, noise, largest, rms, local=local)

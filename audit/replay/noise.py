@@ -2,7 +2,8 @@
 
 One large row must not excuse errors in the small ones. So noise is local for ops whose outputs are computed apart from
 each other: by element where the op is elementwise (a few ULP and the condition of that element), by row for products,
-softmax, attention and norms. Convolutions by Winograd tiles, transforms and scans mix neighbours: one number for all.
+softmax, attention and norms. Where a result jumps (``remainder``, ``round``), only elements near a jump may be on its
+other side. Convolutions by Winograd tiles, transforms and scans mix neighbours: one number for all.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from audit.replay.compare import BLOCK, LocalNoise, eps_of
 from audit.replay.overload import arguments_of, base_of
 from audit.schema import Case
 
-Locality = Literal["element", "row", "output"]
+Locality = Literal["element", "jump", "row", "output"]
 
 #: A row's own noise counts from this many elements on; of shorter rows several are taken together.
 MIN_GROUP = 64
@@ -39,13 +40,11 @@ _ROWS = ("_scaled_dot_product_", "_flash_attention_", "_efficient_attention_", "
 
 _FUSED = ("_fused_ada", "_fused_sgd")
 
-#: Elementwise ops with jumps, where one ULP of an intermediate decides, and special functions, of which libraries have
-#: rational approximations with absolute errors of their own.
-_UNEVEN = frozenset(
-    """
-    remainder fmod floor_divide round lgamma digamma polygamma igamma igammac mvlgamma erfinv i0 sinc logit ldexp
-    """.split()
-)
+#: Elementwise ops with jumps, where one ULP of an intermediate decides. So does ``rounding_mode``.
+_JUMPS = frozenset(("remainder", "fmod", "floor_divide", "round"))
+
+#: Special functions, of which libraries have rational approximations with absolute errors of their own.
+_UNEVEN = frozenset("lgamma digamma polygamma igamma igammac mvlgamma erfinv i0 sinc logit ldexp".split())
 
 
 def locality_of(case: Case, op: torch._ops.OpOverload) -> Locality:
@@ -56,9 +55,9 @@ def locality_of(case: Case, op: torch._ops.OpOverload) -> Locality:
     arguments = arguments_of(case)
     if torch.Tag.pointwise not in op.tags or base in _UNEVEN or base.startswith("special_"):
         return "output"
-    if arguments.get("rounding_mode") or "reduction" in arguments or "dim" in arguments:
+    if "reduction" in arguments or "dim" in arguments:
         return "output"
-    return "element"
+    return "jump" if base in _JUMPS or arguments.get("rounding_mode") else "element"
 
 
 def rounds_once(case: Case) -> bool:
@@ -84,12 +83,14 @@ def local_noise(
 ) -> LocalNoise | None:
     """Noise by element or row; None where it is one for all, ``overall``. All tensors flat, of one output.
 
-    ``moved`` are fp64 results with one input (or all, for rows) moved by a rounding step.
+    ``moved`` are fp64 results with one input (or all, for rows) moved by a rounding step, for jumps some.
     """
     if locality == "output" or not moved or overall == 0.0 or wide.numel() < 2:
         return None
     if locality == "row":
         return _by_row(sizes, same, wide, moved)
+    if locality == "jump":
+        return _beside_jumps(same, wide, moved)
     return _by_element(dtype, same, wide, moved, overall)
 
 
@@ -125,6 +126,19 @@ def _difference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     if not error.numel() or math.isfinite(float(error.max())):  # NaN too is the largest; to look for it costs thrice
         return error
     return torch.where(torch.isfinite(error), error, 0.0)
+
+
+# --- beside jumps ------------------------------------------------------------------------------------------------
+
+
+def _beside_jumps(same: torch.Tensor, wide: torch.Tensor, moved: Sequence[torch.Tensor]) -> LocalNoise:
+    """What each element changes by: as much as the jump near one, and little elsewhere."""
+    worst = torch.zeros(wide.numel(), dtype=torch.float64)
+    for start in range(0, wide.numel(), BLOCK):
+        part = slice(start, start + BLOCK)
+        for other in (same, *moved):
+            worst[part] = torch.maximum(worst[part], _difference(other[part], wide[part]))
+    return LocalNoise(worst, 1)
 
 
 # --- by element --------------------------------------------------------------------------------------------------

@@ -137,6 +137,8 @@ def _wide_and_moved(
         apart = widen.movable(case) if locality == "element" else [None]
         moved = [runs.wide(case, lambda: op, contents, mutated, True, name)[0] for name in apart]
         moved = [further(case, wide, run) for run in moved]
+        if locality == "jump":
+            moved += runs.shifted(case, lambda: op, contents, mutated)
         if rounds_scalars(case):
             moved.append(runs.wide(widen.with_single_scalars(case), lambda: op, contents, mutated, move=False)[0])
         others = [] if mutated else runs.otherwise(case, contents)

@@ -17,6 +17,8 @@ from audit.schema import Arg, Case, Named, TensorSpec
 #: Ops whose ``eps`` defaults to that of the type they compute in: float32 for narrower inputs (seen in torch 2.13).
 _EPS_BY_DTYPE = ("rms_norm", "_fused_rms_norm")
 _SINGLE_EPS = torch.finfo(torch.float32).eps
+#: Rounding steps of a shift; of numbers that are computed with in float32 fewer are needed, and more would be far.
+_SHIFT, _NARROW_SHIFT = 16, 2
 #: Ops that make numbers out of none, in the default dtype unless they are told another.
 _MAKERS = frozenset(
     """
@@ -84,10 +86,16 @@ def _widened(name: str, arg: Arg) -> Arg:
 
 
 def operands(
-    case: Case, contents: dict[str, torch.Tensor], move_seed: int | None, only: str | None = None, fine: bool = False
+    case: Case,
+    contents: dict[str, torch.Tensor],
+    move_seed: int | None,
+    only: str | None = None,
+    fine: bool = False,
+    shift: int = 0,
 ) -> Callable[[int, TensorSpec], torch.Tensor]:
     """Fresh operands in double precision with the case's strides and sharing; moved if ``move_seed`` is given, ``only``
     those on the storage of that name. ``fine``: narrow inputs move by a step of the float32 that is computed in.
+    ``shift``: all of them move to the same side instead, +1 or -1, and as far as a device's quotient may be off.
 
     Operands of different dtypes on one storage (rare) are widened one by one and then share nothing.
     """
@@ -101,7 +109,10 @@ def operands(
             narrow.update((p, content.clone()) for p, _ in storage.members)
         elif wide_dtype(dtype) != dtype or dtype.is_floating_point or dtype.is_complex:
             elements = elements_of(content, dtype).to(wide_dtype(dtype), copy=True)
-            if move_seed is not None and only in (None, storage.name):
+            if shift and only in (None, storage.name):
+                steps = _NARROW_SHIFT if dtype.itemsize < 4 else _SHIFT
+                elements.mul_(1 + shift * steps * spacing_above_one(dtype))
+            elif move_seed is not None and only in (None, storage.name):
                 move(elements, dtype, Stream(move_seed, case.key, position, "move"), fine)
             wide.update((p, elements) for p, _ in storage.members)
         else:

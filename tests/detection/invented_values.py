@@ -103,6 +103,11 @@ FAULTS = (
         lambda: torch.tensor([7, 7, 8]) % torch.tensor([3, 3, 5]), "positive ones",
     ),
     Fault(
+        "remainder-of-c-in-floats", "the same of floats, some of which are multiples", ("aten::remainder.Scalar",),
+        lambda call: call.args[0].numel() == 11, lambda call: torch.fmod(*call.args),
+        lambda: torch.arange(-5.0, 6.0) % 3.0, lambda: torch.arange(0.0, 12.0) % 3.0, "positive ones",
+    ),
+    Fault(
         "cast-flushes", "a cast to float16 makes 0 of subnormal numbers", ("aten::_to_copy.default",),
         lambda call: call.kwargs.get("dtype") == FP16 and call.args[0].numel() == 63, _flushed,
         lambda: torch.logspace(-7, 0, 63).half(), lambda: torch.logspace(-3, 0, 63).half(), "none subnormal",

@@ -96,10 +96,10 @@ def test_elementwise_ops_have_noise_by_element_and_products_by_row(build):
     assert kind(build, "aten::scaled_dot_product_attention.default", x, x, x) == "row"
 
 
-def test_ops_with_jumps_and_ops_that_mix_neighbours_have_one_number(build):
+def test_ops_with_jumps_are_told_from_ops_that_mix_neighbours(build):
     x = build.tensor([4, 4])
-    assert kind(build, "aten::remainder.Tensor", x, x) == "output"
-    assert kind(build, "aten::div.Tensor_mode", x, x, rounding_mode="floor") == "output"
+    assert kind(build, "aten::remainder.Tensor", x, x) == "jump"
+    assert kind(build, "aten::div.Tensor_mode", x, x, rounding_mode="floor") == "jump"
     assert kind(build, "aten::cumsum.default", x, 0) == "output"
     assert kind(build, "aten::lgamma.default", x) == "output"
 
@@ -156,3 +156,14 @@ def test_a_subnormal_number_may_be_off_by_a_step_of_its_own():
 def test_noise_of_a_part_is_spread_over_its_elements():
     noise = LocalNoise(torch.tensor([1.0, 2.0, 3.0]), 2)
     assert noise.of(1, 5).tolist() == [1.0, 2.0, 2.0, 3.0]
+
+
+def test_a_jump_excuses_only_the_elements_beside_it():
+    x = torch.arange(-5.0, 6.0)
+    wide = x.double() % 3.0
+    moved = [(x.double() * (1 + side * 16 * 2.0**-23)) % 3.0 for side in (1, -1)]
+    noise = local_noise("jump", (11,), torch.float32, x % 3.0, wide, moved, 3.0)
+    assert noise is not None
+    beside = [bool(n > 2.0) for n in noise.values]
+    assert beside == [value in (-3.0, 3.0) for value in x.tolist()]
+    assert max(n for n, near in zip(noise.values.tolist(), beside, strict=True) if not near) < 1e-4
