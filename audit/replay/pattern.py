@@ -27,7 +27,7 @@ class PlaceTally:
     def __init__(self, sizes: tuple[int, ...], strides: tuple[int, ...]) -> None:
         self._sizes = sizes
         self._strides = strides
-        self._counts = [torch.zeros(size, dtype=torch.int32) for size in sizes]
+        self._counts: list[torch.Tensor] = []  # four bytes an index, made when there is something to count
         self._n = 0
         self._diagonal: tuple[int, int] | None = None
         self._offsets: tuple[int, int] | None = None
@@ -38,6 +38,8 @@ class PlaceTally:
         if not flat.numel():
             return
         self._n += flat.numel()
+        if not self._counts:
+            self._counts = [torch.zeros(size, dtype=torch.int32) for size in self._sizes]
         index = list(torch.unravel_index(flat, self._sizes)) if self._sizes else []
         for counts, along in zip(self._counts, index, strict=True):
             if counts.numel() <= along.numel():
