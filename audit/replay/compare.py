@@ -250,10 +250,17 @@ def _tied(tie: Tie, actual: torch.Tensor, same: torch.Tensor, sizes: tuple[int, 
 
 
 def _wrong(actual: torch.Tensor, same: torch.Tensor, signed_zeros: bool) -> torch.Tensor:
-    if not signed_zeros and torch.equal(actual, same):
+    if not signed_zeros and _is_equal(actual, same):
         return torch.zeros_like(actual, dtype=torch.bool)
     wrong = ~same_elements(actual, same)
     return wrong | _of_other_sign(actual, same) if signed_zeros else wrong
+
+
+def _is_equal(actual: torch.Tensor, same: torch.Tensor) -> bool:
+    """By the parts of complex numbers: ``torch.equal`` has no kernel for those of half precision."""
+    if actual.is_complex():
+        return torch.equal(torch.view_as_real(actual.resolve_conj()), torch.view_as_real(same.resolve_conj()))
+    return torch.equal(actual, same)
 
 
 def _located(

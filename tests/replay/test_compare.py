@@ -276,3 +276,11 @@ def test_error_between_leaves_out_what_is_not_finite():
 def test_flat_follows_logical_order_and_widens_fp8():
     assert flat(torch.tensor([[1, 2], [3, 4]]).t()).tolist() == [1, 3, 2, 4]
     assert flat(torch.ones(2).to(torch.float8_e4m3fn)).dtype is torch.float32
+
+
+def test_complex_numbers_of_half_precision_are_compared_though_torch_cannot() -> None:
+    same = torch.tensor([1 + 2j, 3 - 1j]).to(torch.complex32)
+    expected = Expected("output", fact_of(same), "exact", same=same)
+    assert compare(expected, same.clone(), fact_of(same)).n_different == 0
+    other = torch.tensor([1 + 2j, 3 - 2j]).to(torch.complex32)
+    assert compare(expected, other, fact_of(same)).n_different == 1
