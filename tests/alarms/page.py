@@ -49,7 +49,8 @@ and judged as any other (`make alarms`; [tests/alarms](../tests/alarms)). `pytho
 - *differ*: those of them in which the device has at least one element that is not the reference's in the case's own
   dtype. Only these can be taken for wrong, so they are the denominator.
 - *known*: outputs that are off, or differ from run to run, as a documented behaviour of the device has it: TF32 in the
-  convolutions of a torch whose default it is, sums by atomics. They count as supported, and the report says what was seen.
+  convolutions of a torch whose default it is, sums by atomics. They count as supported, and the report says what was
+  seen.
 - *alarms*: outputs with any other such finding. Aim: at most 1 in 1,000 of those that
   differ; each one is [a true difference](rules.md) that the list below explains, or a defect of the audit.
 - *at most*: the rate, in 1,000, that so many alarms among so many outputs leave possible: the upper limit of Clopper
