@@ -34,7 +34,6 @@ SOURCES = {"samples": "the samples of torch's op tests", "zoo": "the programs of
 COLUMNS = ("cases", "inconclusive", "outputs", "differ", "known", "alarms", "in 1,000", "at most")
 #: How sure *at most* is.
 CONFIDENCE = 0.95
-MENDED = "a defect of the audit, mended after this run"
 UNEXPLAINED = "**not explained**"
 
 HEAD = """# False alarms
@@ -143,34 +142,6 @@ def _summary(files: Sequence[dict[str, Any]]) -> Iterator[str]:
         name = f"{EVIDENCE[found['evidence']]} | {SOURCES[_source(found)]}"
         yield _line(name, counts(from_json(row) for row in found["rows"]))
     yield ""
-    for found in files:
-        where = f"{SOURCES[_source(found)]} on {EVIDENCE[found['evidence']]}"
-        yield from _left([from_json(row) for row in found["rows"]], where)
-
-
-def _left(rows: Sequence[Row], where: str) -> Iterator[str]:
-    """What stays of the alarms once the audit's own defects are mended; nothing where there were none."""
-    total, mended = counts(rows), n_mended(rows)
-    if mended:
-        left = total.n_alarms - mended
-        yield (
-            f"Of the {total.n_alarms} alarms in {where} {mended} were defects of the audit, mended since and not run "
-            f"again; {left} are true differences. Without the mended ones it would be "
-            f"{1000 * left / total.n_different:.2f} in 1,000, which no run has shown yet."
-        )
-        yield ""
-
-
-def n_mended(rows: Iterable[Row]) -> int:
-    """Outputs that were found wrong, all of it by what the explanations call a defect of the audit that is mended."""
-    known = explanations()
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for row in rows:
-        for code, status, message, output, _ in row.alarms:
-            if status != "supported":
-                why = next((e.why for e in known if e.fits(row, code, message)), UNEXPLAINED)
-                reasons.setdefault((row.key, output), []).append(why)
-    return sum(all(why.startswith(MENDED) for why in found) for found in reasons.values())
 
 
 def _section(found: dict[str, Any]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from audit.schema import Source, Trace
 from tests.alarms import zoo
 from tests.alarms.__main__ import merged
 from tests.alarms.counted import Row, as_json, from_json
-from tests.alarms.page import counts, explanations, n_mended, page, upper_bound
+from tests.alarms.page import counts, explanations, page, upper_bound
 from tests.alarms.recorded import gpu_hidden, in_rounds
 from tests.alarms.samples import samples
 from tests.replay.conftest import Build
@@ -106,16 +106,6 @@ def test_the_page_has_counts_denominators_and_inconclusive_shares() -> None:
 )
 def test_few_outputs_prove_little(n_alarms: int, n_different: int, in_1000: float) -> None:
     assert 1000 * upper_bound(n_alarms, n_different) == pytest.approx(in_1000, abs=0.006)
-
-
-def test_alarms_that_are_mended_are_told_apart_from_true_ones() -> None:
-    window = row("aten::hann_window.default", dtype="none", status="divergent", said=WRONG)
-    sigmoid = row("aten::hardsigmoid.default", dtype="float64", status="divergent", said=WRONG)
-    assert n_mended([window, sigmoid]) == 1
-    told = "Of the 2 alarms in the samples of torch's op tests on the simulated device 1 were defects of the audit"
-    text = page([file(window, sigmoid)])
-    assert f"{told}, mended since and not run again; 1 are true differences." in text
-    assert "Without the mended ones it would be 500.00 in 1,000, which no run has shown yet." in text
 
 
 def test_samples_and_programs_of_one_device_are_counted_apart() -> None:
