@@ -18,6 +18,8 @@ from audit.verdicts import Effect, Finding, Tried
 FASTER_FRACTION = 0.9
 #: How many alternatives that were no help a message names.
 _N_NAMED = 4
+#: Findings about errors that are larger than rounding makes them.
+_LESS_EXACT = ("NUM201", "NUM212", "NUM213")
 
 
 def tried(
@@ -45,7 +47,7 @@ def _row(alternative: Alternative, findings: tuple[Finding, ...], status: Status
     measurement = alternative.measurement
     told = effect != "as before"  # else the findings of the case say it
     worst = next((f for f in findings if told and f.status == status != "supported"), None)
-    known = next((f.known.title for f in findings if told and f.known is not None and f.code.startswith("NUM")), "")
+    known = next((f.known.title for f in findings if told and f.known is not None and f.code in _LESS_EXACT), "")
     ratios = [c.worst_ratio for c in measurement.comparisons if c.standard == "numeric"]
     ran = measurement.device.kind == "ok"
     return Tried(
