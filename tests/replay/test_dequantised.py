@@ -72,12 +72,14 @@ def test_the_second_version_of_the_op_has_the_same_formula() -> None:
     close(given, formula("_scaled_mm_v2")(a.double(), b.double().t(), [one], [0], [0], [two], [0], [0]))
 
 
-def test_an_fp8_result_saturates_as_the_cpu_kernel_has_it() -> None:
+def test_an_fp8_result_saturates_as_on_a_gpu() -> None:
+    """The CPU's kernel does so too, but for oneDNN's where the processor has AVX512-FP16: that gives NaN."""
     a, one = torch.full((32, 64), 8.0).to(torch.float8_e4m3fn), torch.tensor(1.0)
     b = (-a.double()).to(torch.float8_e4m3fn).t()
     given = torch._scaled_mm(a, b, one, one, out_dtype=torch.float8_e4m3fn)
     asked = formula("_scaled_mm", out_dtype=Named("dtype", "float8_e4m3fn"))
-    assert float(asked(a.double(), b.double(), one, one)[0, 0]) == float(given[0, 0]) == -448.0
+    assert float(asked(a.double(), b.double(), one, one)[0, 0]) == -448.0
+    assert float(given[0, 0]) == -448.0 or bool(given.float().isnan().all())
 
 
 def test_scales_of_blocks_are_spread_over_them() -> None:

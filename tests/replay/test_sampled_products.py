@@ -193,7 +193,7 @@ def test_elements_of_small_rows_have_the_noise_of_their_own_row(dtype, share):
     b = torch.randn(1024, 300, generator=generator).to(dtype)
     out = (a.float() @ b.float()).to(dtype)
     reference = sampled("mm", {"self": a, "mat2": b}, out)
-    assert judged(reference, out).worst_ratio <= 1.5
+    assert judged(reference, out).worst_ratio <= 2  # 1.5 with most processors' kernels
     row = int(magnitudes.flatten()[1:-1].argmin()) + 1
     out[row, 0] += share * out[row].std()  # the first column is always among the exact ones
     found = judged(reference, out)
