@@ -217,7 +217,8 @@ def _independent_parts(case: Case, out: tuple[int, ...]) -> Independent | None:
         return _groups(case)
     if (torch.Tag.pointwise in op.tags or base in _POINTWISE) and case.grads is None:
         free = [d for d, size in enumerate(out) if size > 1]
-        return Independent(dim := _finest(out, free), len(out), out[dim], None) if free else None
+        dim = _finest(out, free) if free else 0
+        return Independent(dim, len(out), out[dim], None) if free else None
     return None
 
 
@@ -246,14 +247,15 @@ def _rows(case: Case, base: str) -> Independent | None:
         dim = free[0] if case.grads is not None else _finest(first.sizes, free)
         return Independent(dim, rank, first.sizes[dim], dict.fromkeys(names, dim))
     if base in _MOMENTS:
-        return Independent(
-            dim := _finest(first.sizes, long), rank, first.sizes[dim], {names[0]: dim}, reduced="moments"
-        )
+        return _over_everything(first, names[0], long, "moments")
     if base not in _REDUCED or arguments_of(case).get("ord", 2) != 2:
         return None
-    return Independent(
-        dim := _finest(first.sizes, long), rank, first.sizes[dim], {names[0]: dim}, reduced=_REDUCED[base]
-    )
+    return _over_everything(first, names[0], long, _REDUCED[base])
+
+
+def _over_everything(spec: TensorSpec, name: str, long: list[int], reduced: Reduced) -> Independent:
+    dim = _finest(spec.sizes, long)
+    return Independent(dim, len(spec.sizes), spec.sizes[dim], {name: dim}, reduced=reduced)
 
 
 def _loss(case: Case) -> Independent | None:
